@@ -8,8 +8,8 @@ import torch
 
 from specdec_lib import cli
 from specdec_lib.checkpoints.checkpoint_files import SHIPPED, checkpoint_names
+from specdec_lib.training.data.answer_files import read_answers
 from specdec_lib.training.fit import KEPT_LOG, read_log
-from specdec_lib.training.pipeline import read_answers
 from tests.small_bench import refused
 from tests.training.folder import HELD, OPEN, answers_file, model_folder
 from tests.training.other_target import other_folder

@@ -65,4 +65,4 @@ def test_one_that_is_no_text_is_refused_before_a_model_is_loaded(tmp_path, capsy
     path = tmp_path / "data.jsonl"
     path.write_text(json.dumps({**RECORD, "system": 3}) + "\n")
     assert cli.run(["train", "eagle", "--target", "/nowhere", "--data", str(path), "--out", str(tmp_path)]) == 2
-    assert "system and earlier are text" in " ".join(capsys.readouterr().err.split())
+    assert "where it has them system as text" in " ".join(capsys.readouterr().err.split())

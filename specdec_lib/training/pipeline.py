@@ -6,10 +6,8 @@ held-out measurements, and the measurement at the end takes the rest.
 
 from __future__ import annotations
 
-import gzip
 import json
-import zlib
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import asdict, dataclass
 from math import inf
 from pathlib import Path
@@ -18,12 +16,12 @@ from typing import Any
 from specdec_lib.checkpoints.card import write_card
 from specdec_lib.checkpoints.checkpoint_files import Checkpoint, save_checkpoint
 from specdec_lib.checkpoints.fingerprint import fingerprint
-from specdec_lib.files import alone_in, broken_unicode, json_sha256, write_text
+from specdec_lib.files import alone_in, json_sha256, write_text
 from specdec_lib.heads.base import Target
 from specdec_lib.hub.tokenizer import Tokenizer
 from specdec_lib.models.llama.decoder import Transformer
 from specdec_lib.training.base_checkpoint import begun_from, go_on_from, start_from_base
-from specdec_lib.training.data import shards
+from specdec_lib.training.data.answer_files import read_answers
 from specdec_lib.training.data.answers import AnswerPlan, make_answers, name_of
 from specdec_lib.training.data.dataset import LONGEST_PROMPT, LOOK, ROWS, Dataset, make_dataset, refuse_too_few
 from specdec_lib.training.data.examples import examples, normalised, refuse_absent
@@ -219,42 +217,6 @@ def read_watched(order: TrainingOrder, vocab: int | None = None, target: str | N
     if order.watch and not any(record["temperature"] == 0 for record in found):
         raise Refusal("--watch measures greedy drafts, and none of its answers is greedy: give some of temperature 0")
     return found
-
-
-def read_answers(path: Path, vocab: int | None = None, target: str | None = None) -> Iterator[Mapping]:
-    """Records of a JSON-lines file (.gz or not), or of a folder of shards. Refusal for other content.
-
-    Without `vocab`, token ids of any size pass; without `target`, as `name_of` gives it, shards of any target."""
-    largest, whose = (2 ** 31, "") if vocab is None else (vocab, f" of this target, 0 to {vocab - 1}")
-    for place, record in enumerate(shards.read_shards(path, target) if path.is_dir() else read_json_lines(path), 1):
-        output = record.get("output", []) if isinstance(record, Mapping) else None
-        whole = isinstance(output, list) and all(type(token) is int and 0 <= token < largest for token in output)
-        if not isinstance(record, Mapping) or not whole:
-            raise Refusal(f"record {place} of {path} has no output of token ids{whose}")
-        refuse_odd_fields(record, f"record {place} of {path}")
-        yield record
-
-
-def refuse_odd_fields(record: Mapping, where: str) -> None:
-    """Raises Refusal for a record whose texts are none, or whose temperature is no number."""
-    earlier, temperature = record.get("earlier", []), record.get("temperature", 0)
-    texts = [record.get(name, "") for name in ("source", "prompt", "system")]
-    texts += earlier if isinstance(earlier, list) else [0]
-    if not all(isinstance(text, str) and not broken_unicode(text) for text in texts):
-        raise Refusal(f"{where} needs source and prompt as text; system and earlier are text and a list of texts")
-    if type(temperature) not in (int, float) or not 0 <= temperature < inf:
-        raise Refusal(f"{where} has the temperature {temperature!r}: it needs a number of 0 or more")
-
-
-def read_json_lines(path: Path) -> Iterator[object]:
-    """The values on the lines of a JSON-lines file; Refusal where it cannot be read."""
-    opener = gzip.open if path.suffix == ".gz" else open
-    try:
-        with opener(path, "rt", encoding="utf-8") as file:
-            for line in file:
-                yield json.loads(line)
-    except (OSError, EOFError, ValueError, zlib.error, RecursionError) as error:
-        raise Refusal(f"{path} is no file of answers as JSON lines ({error})") from None
 
 
 def store_and_measure(which: Recipe, order: TrainingOrder, lessons: Dataset, drafter, target: Target,

@@ -9,9 +9,9 @@ import torch
 from specdec_lib.hub.load import load_lm
 from specdec_lib.hub.tokenizer import Tokenizer
 from specdec_lib.models.llama.decoder import Transformer
+from specdec_lib.training.data.answer_files import read_answers
 from specdec_lib.training.data.dataset import Dataset, make_dataset
 from specdec_lib.training.data.examples import Example, is_held_out
-from specdec_lib.training.pipeline import read_answers
 from tests.training.lessons import answered
 
 LETTERS = "abcdefghijklmnopqrstuvwxyz"

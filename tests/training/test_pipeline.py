@@ -9,12 +9,13 @@ import torch
 
 from specdec_lib.checkpoints import checkpoint_files
 from specdec_lib.training import pipeline as module
+from specdec_lib.training.data.answer_files import read_answers
 from specdec_lib.training.data.dataset import make_dataset
 from specdec_lib.training.fit import KEPT_LOG, Settings, read_log
 from specdec_lib.training.losses.chunked_head import LABELS
 from specdec_lib.training.losses.objective import Objective
 from specdec_lib.training.nets.diffusion_finetune import ALIGNED_RANK
-from specdec_lib.training.pipeline import TrainingOrder, prepare_dataset, read_answers, train_drafter
+from specdec_lib.training.pipeline import TrainingOrder, prepare_dataset, train_drafter
 from specdec_lib.training.recipes import RECIPES, recipe
 from specdec_lib.training.time_budget import TimeBudget
 from specdec_lib.types import Refusal

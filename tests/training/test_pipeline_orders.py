@@ -1,6 +1,5 @@
 """Orders of a training run: how its minutes are spent, where answers come from, what is refused."""
 
-import gzip
 import json
 from dataclasses import replace
 
@@ -11,6 +10,7 @@ from filelock import FileLock
 from specdec_lib.files import LOCK, OWNER
 from specdec_lib.models.llama.decoder import Transformer
 from specdec_lib.training import pipeline as module
+from specdec_lib.training.data.answer_files import read_answers
 from specdec_lib.training.data.answers import Made
 from specdec_lib.training.data.shards import Shards
 from specdec_lib.training.fit import STATE
@@ -21,14 +21,12 @@ from specdec_lib.training.pipeline import (
     check_sources,
     ensure_answers,
     prepare_dataset,
-    read_answers,
     recipe_of,
     train_drafter,
 )
 from specdec_lib.training.recipes import recipe, start
 from specdec_lib.training.time_budget import TimeBudget
 from specdec_lib.types import Refusal
-from tests.training.folder import OPEN
 from tests.training.small_order import (  # noqa: F401
     LONG,
     MADE,
@@ -223,35 +221,6 @@ def test_without_data_the_target_makes_up_prompts_and_answers_them(target, text,
     assert card["made"]["data"] == "self"
     assert card["made"]["tokens_of_data"] > 2000
     assert sum(len(record["output"]) for record in read_answers(tmp_path / "work" / "answers", target.vocab)) >= 3000
-
-
-def test_answers_are_read_from_plain_and_packed_files(data, tmp_path):
-    packed = tmp_path / "answers.jsonl.gz"
-    packed.write_bytes(gzip.compress(data.read_bytes()))
-    assert list(read_answers(packed, 31)) == list(read_answers(data,
-                                                               31))
-    assert len(list(read_answers(data, 31))) == len(OPEN)
-
-
-@pytest.mark.parametrize(("written", "sentence"), [
-    (b"{not json}\n", "is no file of answers as JSON lines"), (b"\xff\xfe\x00", "is no file of answers as JSON lines"),
-    (b"5\n", "record 1 of .* has no output"), (b'["source"]\n', "record 1 of .* has no output"),
-    (b'{"output": "text"}\n', "record 1 of .* has no output"),
-    (b'{"output": [1, "b"]}\n', "record 1 of .* has no output"),
-    (b'{"output": [1, 2]}\n{"output": [3, 31]}\n', "record 2 of .* has no output of token ids of this target, 0 to 30"),
-    (b'{"output": [-1]}\n', "record 1 of .* has no output")])
-def test_a_file_that_holds_no_answers_of_this_target_is_refused(tmp_path, written, sentence):
-    path = tmp_path / "answers.jsonl"
-    path.write_bytes(written)
-    with pytest.raises(Refusal, match=sentence):
-        list(read_answers(path, 31))
-
-
-def test_a_packed_file_that_was_cut_short_is_refused(data, tmp_path):
-    path = tmp_path / "answers.jsonl.gz"
-    path.write_bytes(gzip.compress(data.read_bytes())[:-20])
-    with pytest.raises(Refusal, match="is no file of answers"):
-        list(read_answers(path, 31))
 
 
 @pytest.mark.parametrize("minutes", [0, -1.0, float("nan")])

@@ -17,10 +17,11 @@ from specdec_lib.checkpoints.fingerprint import fingerprint
 from specdec_lib.files import LOCK, OWNER
 from specdec_lib.models.llama.decoder import Transformer
 from specdec_lib.training import train_length as module
+from specdec_lib.training.data.answer_files import read_answers
 from specdec_lib.training.data.dataset import make_dataset
 from specdec_lib.training.fit import KEPT_LOG, read_log
 from specdec_lib.training.fit_length import LengthSettings
-from specdec_lib.training.pipeline import TrainingOrder, read_answers
+from specdec_lib.training.pipeline import TrainingOrder
 from specdec_lib.training.recipes import RECIPES, start
 from specdec_lib.training.train_length import LENGTH, train_length
 from specdec_lib.types import Refusal
