@@ -118,10 +118,12 @@ def train_drafter(which: Recipe, order: TrainingOrder, target: Target, text: Tok
     settings = Settings(minutes=minutes, steps=order.steps, rate=order.rate or which.rate, seed=order.seed,
                         optimiser=order.optimiser or which.optimiser, judge_every=min(180, 60 * order.minutes / LOOKS))
     say(f"training {which.name} for " + (f"{order.steps} steps" if order.steps else f"{minutes:.1f} minutes"))
+    begun = deadline.used
     with alone_in(folder):
         mark_recipe(folder, recipe_of(order, objective, drafter, lessons))
         now = fit(drafter, lessons.train, lambda group: lessons.features(group, drafter.levels), objective, settings,
                   folder, judge, shown)
+    deadline.count(now.seconds, begun)
     about = {"target": order.target, "limits": [*which.limits, *general_limits(len(drafter.frozen.ids))],
              "made": {**made, "minutes": round(now.seconds / 60, 1), "steps": now.step, "tokens_seen": now.tokens,
                       "tokens_of_data": lessons.tokens, "device": str(target.device),

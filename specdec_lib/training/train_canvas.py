@@ -82,8 +82,10 @@ def train_canvas(order: CanvasOrder, made: Mapping, say: Callable[[str], None] =
     settings = Settings(minutes=FITTED * order.minutes, steps=order.steps, rate=order.rate, optimiser=order.optimiser,
                         seed=order.seed, judge_every=min(180.0, 60 * order.minutes / LOOKS))
     say(f"training {CANVAS} for {settings.minutes:.1f} minutes")
+    begun = deadline.used
     with alone_in(folder):
         now = fit_canvas(net, base, order, settings, folder, progress)
+    deadline.count(now.seconds, begun)
     net.eval()
     about = {"target": "solved 9 x 9 Sudoku boards", "limits": limits(order), "measured": {},
              "made": {**made, "minutes": round(now.seconds / 60, 1), "steps": now.step, "tokens_seen": now.tokens,

@@ -13,7 +13,7 @@ from specdec_lib.training import pipeline as module
 from specdec_lib.training.data.answer_files import read_answers
 from specdec_lib.training.data.answers import Made
 from specdec_lib.training.data.shards import Shards
-from specdec_lib.training.fit import STATE
+from specdec_lib.training.fit import STATE, Progress
 from specdec_lib.training.losses.objective import Objective
 from specdec_lib.training.marks import mark_recipe
 from specdec_lib.training.pipeline import (
@@ -69,6 +69,25 @@ def test_the_fit_gets_the_time_left_less_the_share_for_measuring(monkeypatch, ta
     with pytest.raises(Stop):
         train_drafter(recipe("draft-lm"), TrainingOrder(tmp_path, 10, data=(data,)), target, text, MADE)
     assert given == [pytest.approx(fitted)]
+
+
+def test_the_seconds_of_a_killed_fit_are_not_left_for_measuring(monkeypatch, target, text, data, tmp_path):
+    clock, left = Clock(), []
+    monkeypatch.setattr(module, "TimeBudget", lambda minutes: TimeBudget(minutes, clock))
+
+    def resuming(*told):
+        clock.now += 60
+        return Progress(20, 300.0, 1000)           # 240 of these seconds were of an earlier run
+
+    def measuring(*told):
+        left.append(told[-1].left)
+        raise Stop
+
+    monkeypatch.setattr(module, "fit", resuming)
+    monkeypatch.setattr(module, "store_and_measure", measuring)
+    with pytest.raises(Stop):
+        train_drafter(recipe("draft-lm"), TrainingOrder(tmp_path, 10, data=(data,)), target, text, MADE)
+    assert left == [300]
 
 
 def test_where_no_time_is_left_little_is_measured_and_the_card_says_how_little(
