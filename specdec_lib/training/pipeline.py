@@ -26,6 +26,7 @@ from specdec_lib.training.data.answers import AnswerPlan, make_answers, name_of
 from specdec_lib.training.data.dataset import LONGEST_PROMPT, LOOK, ROWS, Dataset, make_dataset, refuse_too_few
 from specdec_lib.training.data.examples import examples, normalised, refuse_absent
 from specdec_lib.training.data.prompt_sources import read_prompts, shipped, texts
+from specdec_lib.training.data.shards import are_whole
 from specdec_lib.training.eval.break_even import break_even
 from specdec_lib.training.eval.card import live_rates, teacher_forced_rates
 from specdec_lib.training.fit import Progress, Settings, fit, keep_log
@@ -191,7 +192,10 @@ def check_sources(order: TrainingOrder) -> None:
 
 def ensure_answers(order: TrainingOrder, target: Target, text: Tokenizer, deadline: TimeBudget, say: Say,
                    progress: Callable) -> None:
-    """Makes the answers of this order, or subtracts the time they took if they exist, so that a fit resumes on them."""
+    """Makes the answers of this order, or subtracts the time they took if they exist, so that a fit resumes on them.
+
+    Where a shard of them is damaged or gone, they are made up to what there was to be.
+    """
     work = order.out / "work"
     asked = {"minutes": order.minutes, "tokens": order.tokens, "prompts": [str(path) for path in order.prompts],
              "forbidden": [str(path) for path in order.forbidden]}
@@ -200,7 +204,8 @@ def ensure_answers(order: TrainingOrder, target: Target, text: Tokenizer, deadli
         done = json.loads(path.read_text(encoding="utf-8"))
     except (OSError, ValueError, RecursionError):  # missing or damaged: the kept answers are added to
         done = None
-    if isinstance(done, dict) and done.get("asked") == asked and isinstance(done.get("seconds"), int | float):
+    known = isinstance(done, dict) and done.get("asked") == asked and isinstance(done.get("seconds"), int | float)
+    if known and are_whole(work / "answers"):
         deadline.spend(done["seconds"])
         return
     with alone_in(work / "answers"):

@@ -1,6 +1,7 @@
 """Orders of a training run: how its minutes are spent, where answers come from, what is refused."""
 
 import json
+import shutil
 from dataclasses import replace
 
 import pytest
@@ -122,7 +123,7 @@ def test_answers_that_were_made_are_not_made_again_and_their_time_counts(monkeyp
 
     monkeypatch.setattr(module, "make_answers", generate)
     clock = Clock()
-    (tmp_path / "work").mkdir()
+    Shards(tmp_path / "work" / "answers", "tiny")
     for again in range(2):
         deadline = TimeBudget(10, clock)
         ensure_answers(TrainingOrder(tmp_path, 10), target, text, deadline, quiet, quiet)
@@ -131,6 +132,16 @@ def test_answers_that_were_made_are_not_made_again_and_their_time_counts(monkeyp
     ensure_answers(TrainingOrder(tmp_path, 20), target, text, TimeBudget(20, clock), quiet, quiet)
     assert len(calls) == 2
     assert calls[1][2] == 8.0
+
+
+@pytest.mark.parametrize("harm", [shutil.rmtree, lambda answers: (answers / "shard-00000.jsonl.gz").write_bytes(b"")])
+def test_answers_that_were_deleted_or_damaged_are_made_again(target, text, tmp_path, harm):
+    answers, order = tmp_path / "work" / "answers", TrainingOrder(tmp_path, LONG, tokens=300)
+    ensure_answers(order, target, text, TimeBudget(LONG), quiet, quiet)
+    before = [*read_answers(answers)]
+    harm(answers)
+    ensure_answers(order, target, text, TimeBudget(LONG), quiet, quiet)
+    assert [*read_answers(answers)] == before
 
 
 @pytest.mark.parametrize("place", ["work/answers", "work/draft-lm"])

@@ -154,6 +154,12 @@ def manifest(folder: Path) -> dict:
     raise Refusal(f"{folder / MANIFEST} cannot be read: delete the folder and generate again")
 
 
+def are_whole(folder: Path) -> bool:
+    """Whether a folder has a manifest and every shard that it names, undamaged; Refusal for one that cannot be read."""
+    return (folder / MANIFEST).is_file() and all(is_complete(folder / name, facts)
+                                                 for name, facts in manifest(folder)["shards"].items())
+
+
 def is_shard(name: object, facts: object) -> bool:
     """Whether an entry of a manifest is of a shard in its own folder: a checksum and two counts."""
     counts = [facts.get("records"), facts.get("tokens")] if isinstance(facts, dict) else [None]
