@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from math import inf
 from pathlib import Path
 from typing import Any
@@ -211,9 +211,15 @@ def ensure_answers(order: TrainingOrder, target: Target, text: Tokenizer, deadli
     with alone_in(work / "answers"):
         made = make_answers(target, text, work / "answers", order.tokens, order.minutes * ANSWERING, order.prompts,
                             forbidden=[line for path in order.forbidden for line in texts(path)],
-                            plan=AnswerPlan(read=LONGEST_PROMPT), say=say,
+                            plan=answer_plan(target.context), say=say,
                             progress=lambda tokens, seconds: progress(tokens, order.tokens, "tokens of answers"))
     write_text(path, json.dumps({"asked": asked, "seconds": made.seconds}))
+
+
+def answer_plan(context: int | None) -> AnswerPlan:
+    """How answers to train on are made: a prompt leaves room in an example, an answer half of a short context."""
+    usual = AnswerPlan(read=LONGEST_PROMPT)
+    return usual if context is None else replace(usual, max_new=min(usual.max_new, max(1, context // 2)))
 
 
 def read_watched(order: TrainingOrder, vocab: int | None = None, target: str | None = None) -> list[Mapping]:

@@ -230,8 +230,10 @@ def test_no_prompt_is_answered_that_would_leave_no_room_for_an_answer(target, te
     monkeypatch.setattr(module, "make_answers", lambda *told, plan, **more: plans.append(plan) or Made(
         1, 10, 1, 1, 90.0, "time"))
     (tmp_path / "work").mkdir()
-    ensure_answers(TrainingOrder(tmp_path, 10), target, text, TimeBudget(10), quiet, quiet)
-    assert [plan.read for plan in plans] == [638]
+    for context in (512, 256, 40):
+        short = Transformer(replace(target.weights, shape=replace(target.shape, context=context)))
+        ensure_answers(TrainingOrder(tmp_path, 10), short, text, TimeBudget(10), quiet, quiet)
+    assert [(plan.read, plan.max_new) for plan in plans] == [(638, 256), (638, 128), (638, 20)]
 
 
 @pytest.mark.parametrize(("change", "sentence"), [

@@ -11,7 +11,7 @@ import hashlib
 import random
 import time
 from collections import Counter, deque
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 
@@ -170,12 +170,30 @@ def refuse_nothing(tokens: int, minutes: float, batch: int) -> None:
                       " token, more than 0 minutes and a batch of at least 1")
 
 
-def allowed_conversations(prompts: Iterable[Path], never: frozenset[str] | set[str], seed: int) -> list[Asked]:
+def room_for_prompts(lm: Target, text: Tokenizer, plan: AnswerPlan) -> int:
+    """Tokens that a prompt may have, the chat template's included; Refusal where the context has room for none."""
+    if lm.context is None:
+        return plan.read
+    if len(text.encode_chat(["a"])) + plan.max_new > lm.context:
+        raise Refusal(f"the target holds {lm.context} tokens, and an answer of {plan.max_new} leaves no room for a"
+                      " prompt: give a smaller --max-new-tokens")
+    return min(plan.read, lm.context - plan.max_new)
+
+
+def no_answers(prompts: Sequence[Path], plan: AnswerPlan, room: int) -> Refusal:
+    """Why no prompt was answered: those of the files are too long, and those that the target made up of no use."""
+    if not prompts:
+        return Refusal("the target made up no prompt that can be used: give some in a file")
+    own = ", and the target made up none that can be used" if plan.own else ""
+    return Refusal(f"each prompt in {', '.join(map(str, prompts))} has more than {room} tokens, the chat template's"
+                   f" included, and no more may come before an answer of {plan.max_new}{own}: give shorter ones")
+
+
+def allowed_conversations(prompts: Sequence[Path], never: frozenset[str] | set[str], seed: int) -> list[Asked]:
     """The conversations of these files in shuffled order, without those that have a turn that is never asked.
 
     Refusal where there are files and none of their conversations is left.
     """
-    prompts = tuple(prompts)
     given = [asked for path in prompts for asked in read_conversations(path)
              if not never.intersection(map(normalised, asked.turns))]
     if prompts and not given:
@@ -203,9 +221,9 @@ def make_answers(lm: Target, text: Tokenizer, folder: str | Path, tokens: int, m
     answer. The same seed and batch (None: what suits the device) make the same shards, however often the run was
     killed between. `target` names what speaks: `name_of(lm, text)` if None.
     """
-    batch = AT_ONCE.get(lm.device.type, MANY) if batch is None else batch
+    batch, prompts = AT_ONCE.get(lm.device.type, MANY) if batch is None else batch, tuple(prompts)
     refuse_nothing(tokens, minutes, batch)
-    begun = clock()
+    begun, room = clock(), room_for_prompts(lm, text, plan)
     never = Sieve([*shipped(), *forbidden]).closed
     given = allowed_conversations(prompts, never, plan.seed)
     plan = sized(plan if given else replace(plan, own=1.0), batch)                 # none: then no prompts were given
@@ -231,7 +249,7 @@ def make_answers(lm: Target, text: Tokenizer, folder: str | Path, tokens: int, m
             say(f"shard {lot.number}: {len(lot.records)} answers, {lot.tokens} tokens, {shards.tokens} in all")
         stopped = "time" if late() else stopped if lot.records else "prompts"
     if stopped == "prompts" and not shards.records:
-        raise Refusal("the target made up no prompt that can be used: give some in a file")
+        raise no_answers(prompts, plan, room)
     stopped = "tokens" if shards.tokens >= tokens else stopped
     return Made(shards.records, shards.tokens, count, tried, clock() - begun, stopped)
 

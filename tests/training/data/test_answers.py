@@ -20,10 +20,9 @@ from tests.training.other_target import other_target
 TEXT, SMALL = Babble(), AnswerPlan(size=10, max_new=40)
 
 
-def made(folder, tokens=600, seed=3, **more):
+def made(folder, tokens=600, seed=3, text=TEXT, **more):
     torch.set_num_threads(1)
-    more = {"plan": SMALL, "batch": 4, "minutes": 5, **more}
-    return make_answers(target(seed), TEXT, folder, tokens, **more)
+    return make_answers(target(seed), text, folder, tokens, **{"plan": SMALL, "batch": 4, "minutes": 5, **more})
 
 
 def questions(path, count, start=0):
@@ -268,13 +267,29 @@ def test_answers_after_another_system_turn_are_not_added_to(tmp_path):
         ChatSettings(), ChatSettings("w5"), ChatSettings(switches={"a": 1}), ChatSettings(switches={"a": 2}))}) == 4
 
 
-def test_a_target_that_makes_up_nothing_is_told_to_bring_a_file(tmp_path):
-    class Mute(Babble):
-        def decode(self, ids, control=False):
-            return ""
+class Mute(Babble):
+    def decode(self, ids, control=False):
+        return ""
 
+
+def test_a_target_that_makes_up_nothing_is_told_to_bring_a_file(tmp_path):
     with pytest.raises(Refusal, match="made up no prompt"):
         make_answers(target(), Mute(), tmp_path, 100, 1.0, plan=AnswerPlan(size=1, max_new=5))
+
+
+def test_answers_that_leave_no_room_for_a_prompt_are_refused_before_a_token_is_made(tmp_path):
+    short = other_target(VOCAB, max_position_embeddings=40, num_hidden_layers=1)
+    with pytest.raises(Refusal, match="holds 40 tokens, and an answer of 38 leaves no room .* smaller --max-new"):
+        make_answers(short, TEXT, tmp_path, 100, 1.0, plan=AnswerPlan(10, 38))
+    asked = {"prompts": [questions(tmp_path / "q.jsonl", 3)], "plan": AnswerPlan(10, 30, own=0.0)}
+    assert make_answers(short, TEXT, tmp_path, 99, 1.0, **asked).records == 3
+
+
+@pytest.mark.parametrize(("own", "also"), [(0.0, "give"), (0.5, "the target made up none that can be used")])
+def test_a_file_of_long_prompts_alone_is_refused_with_what_they_may_have(tmp_path, own, also):
+    (tmp_path / "q.jsonl").write_text(json.dumps({"prompt": "w4 " * 600}) + "\n")
+    with pytest.raises(Refusal, match=f"each prompt in .*q.jsonl has more than 472 tokens, .*{also}"):
+        made(tmp_path / "data", prompts=[tmp_path / "q.jsonl"], plan=AnswerPlan(1, 40, own=own), text=Mute())
 
 
 def test_nonsense_is_refused(tmp_path):
