@@ -26,15 +26,8 @@ from specdec_lib.models.llama.batched import BatchedLlama
 from specdec_lib.models.llama.decoder import Transformer
 from specdec_lib.training.data.batched_sampling import BatchedModel, Reply, Request, sample_batched
 from specdec_lib.training.data.begun_shard import BegunShard
-from specdec_lib.training.data.prompt_sources import (
-    Asked,
-    Sieve,
-    normalised,
-    opener,
-    read_conversations,
-    self_prompts,
-    shipped,
-)
+from specdec_lib.training.data.examples import normalised
+from specdec_lib.training.data.prompt_sources import Asked, Sieve, opener, read_conversations, self_prompts, shipped
 from specdec_lib.training.data.shards import Record, Shards
 from specdec_lib.types import Refusal
 

@@ -15,6 +15,7 @@ from pathlib import Path
 
 from specdec_lib.files import broken_unicode
 from specdec_lib.hub.tokenizer import HALF, Tokenizer
+from specdec_lib.training.data.examples import normalised
 from specdec_lib.training.data.prompt_rows import NEEDED, system_in, turns_in
 from specdec_lib.types import Refusal
 
@@ -46,11 +47,6 @@ class Sieve:
             return False
         self.closed.add(key)
         return True
-
-
-def normalised(text: str) -> str:
-    """The text without differences of case and blanks."""
-    return " ".join(text.casefold().split())
 
 
 def opener(text: Tokenizer) -> tuple[int, ...]:

@@ -11,7 +11,8 @@ import torch
 from specdec_lib.hub.chat_settings import ChatSettings
 from specdec_lib.models.llama.decoder import Transformer
 from specdec_lib.training.data.answers import MIX, PROMPT, AnswerPlan, PromptLot, make_answers, name_of
-from specdec_lib.training.data.prompt_sources import Sieve, normalised
+from specdec_lib.training.data.examples import normalised
+from specdec_lib.training.data.prompt_sources import Sieve
 from specdec_lib.training.data.shards import read_shards
 from specdec_lib.types import Draft, Refusal
 from tests.training.babble import END, VOCAB, Babble, target
@@ -161,8 +162,7 @@ def test_a_file_whose_prompts_are_all_forbidden_is_refused_and_no_prompt_is_made
 
 def test_prompts_longer_than_the_plan_reads_are_passed_over(tmp_path):
     path, room = questions(tmp_path / "q.jsonl", 3), len(TEXT.encode_chat(["w4 w4 w5 w9"]))
-    with path.open("a") as file:
-        file.write(json.dumps({"prompt": "w4 w4 w5 w9 w9"}) + "\n")
+    path.write_text(path.read_text() + json.dumps({"prompt": "w4 w4 w5 w9 w9"}) + "\n")
     result = made(tmp_path / "data", 10_000, prompts=[path], plan=AnswerPlan(10, 40, own=0.0, read=room))
     assert result.records == 3
 
