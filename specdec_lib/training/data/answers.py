@@ -258,6 +258,9 @@ def firsts(records: Iterable[Record]) -> set[str]:
 
 
 def name_of(lm: Target, text: Tokenizer) -> str:
-    """A short name that changes with shape, weights, vocabulary and chat settings, not with the precision of a run."""
+    """A short name that changes with shape, weights, vocabulary and chat settings, not with the precision of a run.
+
+    But weights of single precision have another one in float16, from which the sample in bfloat16 is rounded twice.
+    """
     facts = fingerprint(lm, text)
     return json_sha256(facts if text.chat == USUAL else [facts, asdict(text.chat)])[:16]
