@@ -204,8 +204,8 @@ def ensure_answers(order: TrainingOrder, target: Target, text: Tokenizer, deadli
         done = json.loads(path.read_text(encoding="utf-8"))
     except (OSError, ValueError, RecursionError):  # missing or damaged: the kept answers are added to
         done = None
-    known = isinstance(done, dict) and done.get("asked") == asked and isinstance(done.get("seconds"), int | float)
-    if known and are_whole(work / "answers"):
+    if (isinstance(done, dict) and done.get("asked") == asked and isinstance(done.get("seconds"), int | float)
+            and are_whole(work / "answers")):
         deadline.spend(done["seconds"])
         return
     with alone_in(work / "answers"):
