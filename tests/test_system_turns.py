@@ -43,7 +43,8 @@ def test_words_have_none():
 def test_answers_are_the_targets_after_it_and_keep_it(tmp_path):
     class Talk(Babble):
         def encode_chat(self, history):
-            return tuple(i for turn in history for i in super(Talk, self).encode_chat([turn[1]]))
+            texts = [turn if isinstance(turn, str) else turn[1] for turn in history]
+            return tuple(i for text in texts for i in super(Talk, self).encode_chat([text]))
 
     said = [(("system", f"w{9 + n} w8"), ("user", f"w{4 + n} w5 w9"), ("user", "w7 w6")) for n in range(12)]
     chats = [{"messages": [{"role": role, "content": text} for role, text in each]} for each in said]
