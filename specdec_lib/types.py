@@ -136,8 +136,8 @@ class Draft:
     def keep(self, nodes: tuple[int, ...]) -> Draft:
         """The draft of these nodes alone, renumbered; a kept node's parent must be kept and precede it."""
         place = {ROOT: ROOT} | {old: new for new, old in enumerate(nodes)}
-        tokens, q, stats, source, confidence = (tuple(values[i] for i in nodes) if values else () for values in (
-            self.tokens, self.q, self.stats, self.source, self.confidence))
+        parts: tuple[Any, ...] = self.tokens, self.q, self.stats, self.source, self.confidence
+        tokens, q, stats, source, confidence = (tuple(values[i] for i in nodes) if values else () for values in parts)
         return Draft(tokens, tuple(place[self.parents[i]] for i in nodes), q, stats, source, confidence, self.notes)
 
     def bare(self) -> Draft:
