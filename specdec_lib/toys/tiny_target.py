@@ -14,6 +14,7 @@ from tempfile import TemporaryDirectory
 
 from specdec_lib.cards import TokenizerFacts
 from specdec_lib.checkpoints.checkpoint_files import Checkpoint
+from specdec_lib.hub.chat_template import History
 from specdec_lib.models.llama.batched import BatchedLlama
 from specdec_lib.models.llama.config import LlamaConfig
 from specdec_lib.models.llama.decoder import Transformer
@@ -41,8 +42,9 @@ class ToyText:
 
     facts = TokenizerFacts(vocab=SHAPE.vocab)
 
-    def encode_chat(self, history: Sequence[str]) -> tuple[int, ...]:
-        return tuple(map(int, history[-1].split()))
+    def encode_chat(self, history: History) -> tuple[int, ...]:
+        last = history[-1]
+        return tuple(map(int, (last if isinstance(last, str) else last[1]).split()))
 
     def decode(self, ids: Iterable[int]) -> str:
         return " ".join(map(str, ids))

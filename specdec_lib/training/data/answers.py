@@ -142,8 +142,11 @@ class PromptLot:
         self.tokens += len(reply.output)
         record: Record = {"source": asked.source, "temperature": reply.request.temperature,
                           "prompt": asked.turns[len(earlier) // 2], "output": list(reply.output)}
-        more = {"earlier": list(earlier) or None, "system": asked.system}
-        self.records.append({**record, **{name: value for name, value in more.items() if value is not None}})
+        if earlier:
+            record["earlier"] = list(earlier)
+        if asked.system is not None:
+            record["system"] = asked.system
+        self.records.append(record)
 
     def next(self, reply: Reply) -> Request | None:
         """A request to answer the next turn, if there is one and this answer is whole, does not loop and has words."""

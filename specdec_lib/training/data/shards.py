@@ -32,6 +32,7 @@ class Record(TypedDict):
     prompt: str                                    # one user turn
     output: list[int]                              # token ids, the end token kept where there was one
     earlier: NotRequired[list[str]]                # what was said before, the user's turns and the answers by turns
+    system: NotRequired[str]                       # what the system said before all that
 
 
 class Shards:
