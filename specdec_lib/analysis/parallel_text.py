@@ -141,4 +141,4 @@ def contention_sentence(path: str) -> str:
     day, processor = made.get("created", "")[:10], (made.get("machine") or {}).get("processor")
     alone = [1000 * pair.alone for pair in found.target]
     return (f"{found.told()} This is a session of its own ({day or 'no date'}, {processor or 'no processor'}), in"
-            f" whose pairs a forward alone took {min(alone):.0f} to {max(alone):.0f} ms.")
+            f" whose pairs a forward alone took {min(alone):.1f} to {max(alone):.1f} ms.")

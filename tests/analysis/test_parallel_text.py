@@ -94,7 +94,7 @@ def test_contention_alone_is_read_with_its_date_where_it_was_measured(tmp_path):
     said = text.contention_sentence(str(tmp_path / "run.json"))
     assert said.startswith(run.told())
     assert "kappa = 1.30" in said
-    assert "(2030-01-02, made up), in whose pairs a forward alone took 10 to 30 ms." in said
+    assert "(2030-01-02, made up), in whose pairs a forward alone took 10.0 to 30.0 ms." in said
     bare = ContentionRun((SecondsPair(1.0, 1.3),) * 2, (SecondsPair(.1, .1),) * 2)
     bare.save(tmp_path / "bare.json")
     assert "(no date, no processor)" in text.contention_sentence(str(tmp_path / "bare.json"))
