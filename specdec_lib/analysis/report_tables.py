@@ -65,7 +65,7 @@ def taken(decodes: Sequence[Decode], ranked: Sequence[str], sure: Collection[str
     best = ranked[0]
     ratios = {name: sums.speed_ratio(decodes, name, best) for name in ranked}
     if len(ranked) < 2:
-        return best, "nothing to compare with"
+        return best, "the run has no other lossless method"
     if ratios[best][1] is None:
         return "–", "too few prompts to say: an interval needs five"
     close = [name for name in ranked if name == best or (span := ratios[name][1]) and span[0] <= 1]
@@ -98,11 +98,14 @@ def quality_table(report: Report, names: Sequence[str] | None = None) -> dict[st
 
 
 def quality_rows(report: Report) -> list[str]:
-    """The fastest lossless method as a reference, then the lossy ones; empty if every method is lossless."""
+    """The fastest lossless method as a reference, then the lossy ones; empty if every method is lossless.
+
+    Where no lossless method drafts, the reference is plain decoding.
+    """
     found = [name for name in report.methods if report.entries[name]["lossless"] is False]
     strict = [name for name in report.methods if report.entries[name]["lossless"]]
-    best = max(strict, key=lambda name: report.entries[name]["speedup"] or 0.0, default=None)
-    return [*([best] if best and found else []), *found]
+    best = max(strict, key=lambda name: report.entries[name]["speedup"] or 0.0, default="ar")
+    return [*([best] if found else []), *found]
 
 
 def _quality_row(report: Report, name: str) -> dict[str, str]:
@@ -115,11 +118,16 @@ def _quality_row(report: Report, name: str) -> dict[str, str]:
 
 
 def token_origins(report: Report, method: str = "", question: str = "") -> tuple[Decode, list[str]]:
-    """One decode and the source of each of its tokens; by default the output with the most accepted tokens."""
-    own = [d for d in select(report.decodes, method=method or report.fastest, repeat=0)
+    """One decode and the source of each of its tokens; by default the output with the most accepted tokens.
+
+    Without a method it is the fastest lossless one, or the fastest lossy one where no lossless one is faster than
+    plain decoding.
+    """
+    shown = method or (report.fastest if report.fastest != "ar" else report.fastest_of(report.lossy))
+    own = [d for d in select(report.decodes, method=shown, repeat=0)
            if not question or str(d.question_id) == question]
     if not own:
-        raise Refusal(f"the run has no output of {method or report.fastest} for prompt {question or '(any)'}")
+        raise Refusal(f"the run has no output of {shown} for prompt {question or '(any)'}")
     one = max(own, key=lambda d: sum(row.accepted for row in d.outcome.rows))
     return one, [origin for row in one.outcome.rows for origin in row.origins]
 

@@ -33,12 +33,11 @@ def lossless_headline(report: Report) -> str:
     """One sentence on the fastest method that is not lossy."""
     best, entry, about = report.fastest, report.entries[report.fastest], report.summary
     where = f"{about['target']['name']} on {about['target']['device']} in {about['target']['dtype']}"
-    count = about["prompts"]["count"]
-    said = f"On {count} prompt{'s' * (count != 1)} with {where}, "
+    said = f"On {counted_text(about['prompts']['count'], 'prompt')} with {where}, "
     if best == "ar":
         rivals = set(report.methods) - set(report.lossy)
         return (f"{said}no {'lossless ' * bool(report.lossy)}method was"
-                f" {'faster than' if rivals else 'run beside'} plain decoding.")
+                f" {'faster than' if rivals else 'measured beside'} plain decoding.")
     speed = times_text(entry["speedup"], entry["speedup_ci"])
     return f"{said}{best} decoded {speed} as fast as plain decoding{doubt_text(entry)}"
 
@@ -49,6 +48,11 @@ def doubt_text(entry: dict) -> str:
         return "."
     return (", but the interval includes 1: it may be no faster." if entry["speedup_ci"] else
             ", without an interval, which needs five prompts.")
+
+
+def counted_text(count: int, noun: str) -> str:
+    """`1 prompt`, `2 prompts`."""
+    return f"{count} {noun}{'s' * (count != 1)}"
 
 
 def times_text(value: float | None, interval: Sequence[float] | None = None) -> str:
@@ -63,9 +67,9 @@ def interval_text(interval: Sequence[float] | None) -> str:
 
 
 def reason_text(name: str, entry: dict) -> str:
-    """How a method drafts, from its own numbers."""
+    """How a method drafts, from its own numbers; plain decoding is named where no lossless method is faster."""
     if name == "ar":
-        return "not at all: no method was faster"
+        return "not at all: no lossless method was faster"
     kept = entry["tokens_per_target_forward"] - 1              # a round in turn emits one token of the target's own
     said = (f"{kept / (kept + 1):.0%} of its tokens came from drafts" if entry.get("discarded_share") is None else
             f"{entry['discarded_share']:.0%} of what it drafted ahead was discarded")
@@ -132,6 +136,8 @@ def family_range_text(report: Report, name: str) -> str:
     known = {family: speed for family, speed in speeds.items() if speed is not None}
     if not known:
         return f"{name} has no speed-up in any family."
+    if len(known) == 1:
+        return "".join(f"{name}: {times_text(speed)} on {family}." for family, speed in known.items())
     most, least = max(known, key=known.__getitem__), min(known, key=known.__getitem__)
     below = how_many(speed < 1 for speed in known.values())
     return (f"{name}: {times_text(known[most])} on {most}, {times_text(known[least])} on {least}; below 1 in {below}"
@@ -153,14 +159,15 @@ def equality_sentence(report: Report) -> str:
         return ("The run sampled: methods may emit other ids of the same distribution, so equality of ids shows"
                 " nothing.")
     lossless = [name for name in report.methods if report.entries[name]["lossless"]]
-    if not lossless:
-        return "The run has no lossless method beside plain decoding, so there is nothing to compare."
     found = [row for row in first_differences(report) if row["method"] in lossless]
     outputs = sum(report.entries[name]["prompts"] for name in lossless)
+    if not lossless:
+        return "No lossless method ran beside plain decoding, so no output has to equal it."
     if not found:
         why = ", and must: a row's bits do not depend on the rows computed with it" if about["target"].get(
             "batch_invariant") else ""
-        return f"All {outputs} outputs of lossless methods equal plain decoding's in every id{why}."
+        said = f"All {outputs} outputs of lossless methods equal" if outputs > 1 else "The one lossless output equals"
+        return f"{said} plain decoding's in every id{why}."
     widest, dtype = max(inf if row["margin (logits)"] is None else row["margin (logits)"] for row in found), \
         about["target"]["dtype"]
     bound = 1e-3 if "32" in dtype or "64" in dtype else 0.5
@@ -176,16 +183,16 @@ def equality_sentence(report: Report) -> str:
 
 
 def against_generate(report: Report) -> str:
-    """Our plain decoding and our fastest method against transformers' own `generate`, with intervals."""
+    """Our plain decoding, and the lossless method that is faster, against transformers' `generate`, with intervals."""
     if "hf-generate" not in report.summary["peers"]:
         return "transformers' generate is not in this run; add --peers hf-generate."
     plain = times_text(*sums.speed_ratio(report.decodes, "hf-generate", "ar"))
-    best = times_text(*sums.speed_ratio(report.decodes, "hf-generate", report.fastest))
+    best = "" if report.fastest == "ar" else (
+        f", and {report.fastest} {times_text(*sums.speed_ratio(report.decodes, 'hf-generate', report.fastest))}")
     target = report.summary["target"]
     other = target.get("dtype_of_transformers")
     dtypes = f" transformers computed in {other}, our decoder in {target['dtype']}." if other else ""
-    return (f"Against transformers' plain generate in the same run, our plain decoding is {plain} as fast,"
-            f" and {report.fastest} {best}.{dtypes}")
+    return f"Against transformers' plain generate in the same run, our plain decoding is {plain} as fast{best}.{dtypes}"
 
 
 def draft_model_text(report: Report) -> str:

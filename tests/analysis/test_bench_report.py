@@ -72,8 +72,11 @@ def test_a_lossy_method_is_never_the_fastest_and_the_headline_says_so_where_it_i
         at)} == {"fast"}
     alone = report(*PLAIN, *lossy)
     alone.entries["loose"]["lossless"] = False
-    assert "no lossless method was run beside plain decoding. A lossy method, loose" in report_text.headline(alone)
-    assert report_text.headline(report(*PLAIN)).endswith("no method was run beside plain decoding.")
+    assert "no lossless method was measured beside plain decoding. A lossy method, loose" in report_text.headline(alone)
+    both = report(*PLAIN, *SLOW, *lossy)
+    both.entries["loose"]["lossless"] = False
+    assert "no lossless method was faster than plain decoding. A lossy method, loose" in report_text.headline(both)
+    assert report_text.headline(report(*PLAIN)).endswith("no method was measured beside plain decoding.")
     slow = report(*PLAIN, *FAST, *SLOW)
     slow.entries["slow"]["lossless"] = False
     assert "lossy" not in report_text.headline(slow)
@@ -148,10 +151,10 @@ def test_simplicity_counts_models_before_parts_and_plain_decoding_is_the_simples
 def test_advice_is_plain_decoding_where_no_draft_pays_and_nothing_with_few_prompts():
     few = report_tables.fastest_for(report(*PLAIN[:3], *SLOW[:3]), "qa")
     assert few["fastest here"] == "ar"
-    assert few["how it drafts"] == "not at all: no method was faster"
+    assert few["how it drafts"] == "not at all: no lossless method was faster"
     assert (few["take"], few["why"]) == ("–", "too few prompts to say: an interval needs five")
     assert advised(report(*PLAIN, *SLOW)) == ("ar", "ar", "the fastest, and no method of the run is simpler")
-    assert advised(report(*PLAIN)) == ("ar", "ar", "nothing to compare with")
+    assert advised(report(*PLAIN)) == ("ar", "ar", "the run has no other lossless method")
 
 
 def test_what_a_run_does_not_hold_is_named():
