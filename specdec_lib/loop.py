@@ -40,8 +40,9 @@ def decode(prompt: Sequence[int], target: LM, when: When, what: What, how: How, 
            source: Sequence[int] = ()) -> Iterator[Session]:
     """Yields the session after every round, until an end token is emitted or `max_new_tokens` are.
 
-    A `Method` unpacks into the parameters from `when` to `schedule`. Raises Refusal for an empty prompt, one that does
-    not fit the target's context, or no tokens to generate. `source` is what an encoder-decoder was bound to.
+    A `Method` unpacks into the parameters from `when` to `schedule`. `sampling` is a `Sampling`, None is greedy; above
+    temperature 0 it needs `dice=Dice(seed)`. Raises Refusal for an empty prompt, one that does not fit the target's
+    context, or no tokens to generate. `source` is what an encoder-decoder was bound to.
     """
     session = begin(prompt, max_new_tokens, end, sampling, id, target.context, source, why_context(target))
     return run(session, target, Method(when, what, how, schedule), dice, memory)
@@ -72,6 +73,8 @@ def begin(prompt: Sequence[int], max_new_tokens: int, end: frozenset[int] = froz
     """A session before its first round, with its input checked; `why` the context ends is from `why_context`."""
     if len(prompt) == 0:
         raise Refusal("the prompt is empty: give at least one token")
+    if isinstance(prompt, str):
+        raise Refusal("a prompt holds token ids and this one is text: encode it, as with text.encode_chat([prompt])")
     if not hasattr(prompt[0], "__index__") or getattr(prompt[0], "ndim", 0):
         raise Refusal("one prompt at a time: give the token ids of one sequence, a batch above 1 is not supported")
     try:

@@ -64,7 +64,7 @@ def test_every_emitted_token_has_its_log_probability():
     ((), 5, None, "empty"), ((1, 2), 0, None, "max_new_tokens"), ((1, 2, 3), 5, 3, "3 tokens"),
     (((1, 2), (3, 4)), 5, None, "batch"), ((1, 2.7), 5, None, "whole numbers"), ((-100, 2), 5, None, "padding"),
     ((1, 2), 2.5, None, "whole number"), ((1, 2), float("nan"), None, "whole number"),
-    (torch.tensor([[1, 2]]), 5, None, "batch")])
+    (torch.tensor([[1, 2]]), 5, None, "batch"), ("a text", 5, None, "encode it")])
 def test_bad_input_is_refused_in_one_sentence(prompt, room, context, word):
     with pytest.raises(Refusal, match=word):
         begin(prompt, room, context=context)
