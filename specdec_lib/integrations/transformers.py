@@ -145,9 +145,9 @@ def up_to(session: Session, length: int) -> Session:
     if more <= 0:
         return session
     *before, last = session.rounds
-    stop = len(last.verdict.tokens) - more
+    stop, stats = len(last.verdict.tokens) - more, last.row_stats
     cut = replace(last, verdict=Verdict(last.verdict.path[:stop], last.verdict.tokens[:stop]),
-                  logprobs=last.logprobs[:stop])
+                  row_stats=stats.about(stats.rows[:stop], stats.kept), logprobs=last.logprobs[:stop])
     return replace(session, tokens=session.tokens[:length], remaining=session.remaining + more, rounds=(*before, cut))
 
 

@@ -5,12 +5,13 @@ import torch
 import transformers
 from transformers import AutoModelForCausalLM
 
-from specdec_lib.integrations.transformers import FOLDER, Speculative
+from specdec_lib.integrations.transformers import FOLDER, Speculative, up_to
 from specdec_lib.types import Refusal
 from tests.bench.test_eagle_source import HEAD
 from tests.heads import published
 from tests.heads.published import written
 from tests.small_bench import WORDS, model_folder
+from tests.test_loop import finish
 
 GIVEN = {"inputs": torch.tensor([[2, 3, 4, 5, 2, 3, 4, 5, 2, 3]]), "max_new_tokens": 12, "do_sample": False}
 
@@ -90,3 +91,12 @@ def test_a_head_that_no_method_reads_and_one_that_does_not_fit_are_refused(folde
         drafted(model, custom_generate=Speculative("eagle2", eagle=folder))
     with pytest.raises(Refusal, match="no folder './nowhere': give eagle= a folder or a hub name"):
         drafted(model, custom_generate=Speculative("eagle2", eagle="./nowhere"))
+
+
+def test_a_round_that_is_cut_keeps_the_statistics_of_its_own_tokens_alone():
+    whole = finish(max_new_tokens=8)                   # rounds of four tokens
+    cut = up_to(whole, len(whole.tokens) - 2)
+    last = cut.rounds[-1]
+    assert cut.output == whole.output[:-2]
+    assert last.row_stats.rows == (0, 1)
+    assert len(last.verdict.tokens) == len(last.logprobs) == len(last.row_stats.lse) == len(last.row_stats.entropy) == 2
