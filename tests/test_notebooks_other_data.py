@@ -1,11 +1,13 @@
 """Notebooks given recordings of other data run through and say what those show: their findings are not asserted."""
 
+from dataclasses import replace
+
 import nbformat
 import pytest
 
 from specdec_lib.commands import notebook_runner
 from specdec_lib.measure import rows, tokens_per_target_forward
-from specdec_lib.recordings.folder import load_recordings
+from specdec_lib.recordings.folder import SHORTEST, load_recordings
 from specdec_lib.recordings.replay_method import replay_method
 from tests import altered_recordings as altered
 from tests.test_notebooks import BOOKS, ENV
@@ -58,3 +60,26 @@ def test_a_notebook_follows_other_recordings(name, better, tmp_path):
     told = "\n".join(output.data["text/plain"] for cell in nbformat.read(done.path, as_version=4).cells
                      for output in cell.get("outputs", ()) if "text/plain" in output.get("data", {}))
     assert SAID[name] in told
+
+
+@pytest.mark.notebooks
+@pytest.mark.parametrize(("name", "tokens"), [("22_what_token_recycling", 16), ("25b_what_likely_tree", SHORTEST),
+                                              ("28_what_diffusion_lm", SHORTEST)])
+def test_a_notebook_runs_on_one_short_answer(name, tokens, shipped, tmp_path):
+    folder = altered.save_altered({"qa": shipped["qa"]}, lambda one: altered.shorter(one, tokens), tmp_path / "short")
+    book = next(book for book in BOOKS if book.stem == name)
+    values = notebook_runner.smoke_values(book) | {"recordings": str(folder), "family": "qa"}
+    notebook_runner.run_notebook(book, tmp_path / book.name, values, env=ENV, cell_seconds=60, fork=True)
+
+
+@pytest.mark.notebooks
+@pytest.mark.parametrize("name", ["00_tour", "17_when_confidence", "27b_what_slot_tree", "43_draft_length_policies"])
+def test_a_notebook_refuses_recordings_that_lack_its_drafter(name, shipped, tmp_path):
+    def copies_alone(one):
+        return replace(one, drafts={"prompt-lookup": one.drafts["prompt-lookup"]}, trees={}, lattices={}, blocks={})
+
+    folder = altered.save_altered({"qa": shipped["qa"]}, copies_alone, tmp_path / "copies")
+    book = next(book for book in BOOKS if book.stem == name)
+    values = notebook_runner.smoke_values(book) | {"recordings": str(folder), "family": "qa"}
+    with pytest.raises(notebook_runner.CellRefusal, match="specdec record --add --drafters"):
+        notebook_runner.run_notebook(book, tmp_path / book.name, values, env=ENV, cell_seconds=60, fork=True)

@@ -31,7 +31,7 @@ def token_ranks(ids: Sequence[Sequence[int]], tokens: Sequence[int]) -> tuple[in
 
 
 def recall_by_slot(found: Ranks, best: int) -> list[float | None]:
-    """By slot, the share of positions with the target's token among the `best` first; None if no text is so long."""
+    """By slot that some text reaches, the share of positions with the target's token among the `best` first."""
     return [_share([rank is not None and rank < best for rank in column]) for column in _columns(found)]
 
 

@@ -67,6 +67,12 @@ class AnswerReplays:
         self.session(spec)
         return not self._limits[spec]
 
+    def holds(self, spec: str) -> bool:
+        """Whether the lattices were recorded that this spec searches, if it searches any."""
+        own = parse_part(spec.split("@")[0])
+        values = our_values(own.name) | dict(own.values)
+        return "path-search" not in catalog.methods()[own.name].parts or values["drafter"] in self.recording.lattices
+
     def setting(self, name: str, spec: str) -> ReplayedSetting:
         """This spec under a name, with its rates."""
         rates = predicted_rates([self.session(spec)], self.costs.curve, self.costs.level)
@@ -117,14 +123,14 @@ def settings_table(found: Sequence[ReplayedSetting], match: int, values: Mapping
 def ladder_rows(report: Report, steps: Mapping[str, str], replays: Sequence[AnswerReplays]) -> list[dict]:
     """Every step of the ablation, then the two papers' settings: measured in the run, and replayed on the answers.
 
-    A paper's setting is measured only if the run holds it; `replayable` says which are replayed.
+    A paper's setting is measured only if the run holds it; `replayable` and `holds` say which are replayed.
     """
     papers = {f"{name}(paper)": paper_spec(name) for name in SETTINGS}
     measured = {paper_setting(spec) or spec: spec for spec in report.entries}
     rows = []
     for name, spec in {**steps, **papers}.items():
         entry = report.entries.get(measured.get(name, spec), {})
-        replayed = replays if replayable(spec) else ()
+        replayed = replays if replayable(spec) and all(one.holds(spec) for one in replays) else ()
         tokens, speed = pooled_rates(spec, replayed)
         kind = "none" if not replayed else "exact" if all(one.exact(spec) for one in replayed) else "approximate"
         rows.append({"ablation step": name, "method": name if name in papers else spec,

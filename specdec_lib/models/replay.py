@@ -25,6 +25,7 @@ from torch import Tensor
 
 from specdec_lib.files import write_atomically
 from specdec_lib.models import threads
+from specdec_lib.models.by_drafter import ByDrafter
 from specdec_lib.scores import RowStats, Scores, TokenStats
 from specdec_lib.types import ROOT, Budget, Draft, Lattice, Refusal
 
@@ -48,6 +49,9 @@ class Recording:
     lattices: Mapping[str, Mapping[int, tuple[Lattice, ...]]] = field(default_factory=dict)
     blocks: Mapping[str, tuple[int, ...]] = field(default_factory=dict)     # block sizes of lattice drafters
 
+    def __post_init__(self):
+        object.__setattr__(self, "drafts", ByDrafter(self.drafts))              # the dataclass is frozen
+
     @property
     def output(self) -> tuple[int, ...]:
         return self.tokens[self.prompt:]
@@ -63,8 +67,6 @@ class Recording:
 
     def draft(self, name: str, length: int, depth: int) -> Draft:
         """The recorded draft from the committed prefix of this length that allows this depth; empty past the end."""
-        if name not in self.drafts:
-            raise Refusal(f"the recording has no drafter {name!r}; it has: {', '.join(self.drafts)}")
         lengths = sorted(self.drafts[name])
         kept = next((some for some in lengths if some >= depth), lengths[-1])
         row = length - self.prompt
@@ -77,7 +79,8 @@ class Recording:
         """
         if name not in self.lattices:
             raise Refusal(f"the recording holds no lattices of {name!r}; it holds those of: "
-                          f"{', '.join(self.lattices) or 'nobody'}")
+                          f"{', '.join(self.lattices) or 'nobody'}; `specdec record --add --drafters NAME` adds those"
+                          " of a drafter that fills slots, such as diffusion-lm")
         lengths = sorted(self.lattices[name])
         kept = self.lattices[name][next((some for some in lengths if some >= depth), lengths[-1])]
         row = length - self.prompt

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import TypeVar
 
@@ -12,7 +12,7 @@ from specdec_lib.models.replay import Recording, load_recording, shipped_recordi
 from specdec_lib.types import Refusal
 
 T = TypeVar("T")
-SHORTEST = 8                                       # output tokens; of fewer some figures show nothing
+SHORTEST = 12                                      # output tokens; of fewer some figures show nothing
 
 
 class ByFamily(dict[str, T]):
@@ -52,3 +52,22 @@ def load_recordings(folder: Path | str | Mapping[str, Recording] = "shipped") ->
     if isinstance(folder, Mapping):
         return ByFamily(folder)
     return ByFamily({family: load_recording(path) for family, path in find_recordings(folder).items()})
+
+
+def recorded_drafters(recordings: Mapping[str, Recording], names: Iterable[str]) -> list[str]:
+    """Those of these drafters that every recording holds; Refusal where there are none."""
+    asked = list(names)
+    found = [name for name in asked if all(name in one.drafts for one in recordings.values())]
+    if not found:
+        raise Refusal(f"not all recordings hold any of {', '.join(asked)}: add one with"
+                      " `specdec record --add --drafters NAME`")
+    return found
+
+
+def with_lattices(recordings: Mapping[str, Recording], drafter: str) -> ByFamily[Recording]:
+    """The recordings that hold the lattices of this drafter; Refusal where none does."""
+    found = ByFamily({family: one for family, one in recordings.items() if drafter in one.lattices})
+    if not found:
+        raise Refusal(f"no recording holds the slots of {drafter}: add them with"
+                      f" `specdec record --add --drafters {drafter}`")
+    return found

@@ -1,5 +1,7 @@
 """ReSpec's settings on one recorded answer: tokens are counted, seconds add up, and the rows name what they hold."""
 
+from dataclasses import replace
+
 import pytest
 
 from specdec_lib.analysis import respec_replay
@@ -80,6 +82,15 @@ def test_the_table_of_the_settings_names_the_evidence_of_the_papers_values(answe
     assert ours["theta"] == "5"
     assert (paper["theta"], paper["penalty"], paper["kept"]) == ("1.5 (second hand)", "1 (ours)", "–")
     assert (rival["theta"], rival["match"]) == ("–", "4")
+
+
+def test_the_ladder_leaves_out_a_search_whose_lattices_were_not_recorded(answer):
+    whole = answer.recording
+    drafts = {name: whole.drafts[name] for name in ("suffix-automaton", "draft-model")}
+    bare = AnswerReplays(replace(whole, drafts=drafts, trees={}, lattices={}, blocks={}), COSTS)
+    report = load_report(SHIPPED.parent / "results" / "respec")
+    rows = {row["ablation step"]: row["replay"] for row in respec_replay.ladder_rows(report, {"ar": "ar"}, [bare])}
+    assert rows == {"ar": "exact", "respec(paper)": "approximate", "diffuspec(paper)": "none"}
 
 
 def test_the_ladder_ends_with_the_papers_settings_and_replays_lossless_steps_alone(answer):

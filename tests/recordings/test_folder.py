@@ -6,7 +6,7 @@ import pytest
 
 from specdec_lib.models.replay import Recording, load_recording, save_recording, shipped_recordings
 from specdec_lib.recordings import folder
-from specdec_lib.recordings.folder import find_recordings, load_recordings
+from specdec_lib.recordings.folder import find_recordings, load_recordings, recorded_drafters, with_lattices
 from specdec_lib.types import Refusal
 
 
@@ -26,7 +26,7 @@ def test_an_answer_that_is_too_short_for_a_notebook_is_refused(tmp_path, tokens)
     if tokens == folder.SHORTEST:
         assert list(load_recordings(tmp_path)) == ["short"]
     else:
-        with pytest.raises(Refusal, match=f"of short has {tokens} output tokens, and notebooks need 8: record a"):
+        with pytest.raises(Refusal, match=f"of short has {tokens} output tokens, and notebooks need 12: record a"):
             find_recordings(tmp_path)
 
 
@@ -41,3 +41,16 @@ def test_what_is_missing_is_named(tmp_path):
         find_recordings(tmp_path)
     with pytest.raises(Refusal, match="no recording of 'poetry': `family` is one of math_reasoning, multi_turn"):
         find_recordings()["poetry"]
+
+
+def test_drafters_and_lattices_that_no_recording_holds_are_refused_with_the_command_that_adds_them():
+    whole = load_recording(shipped_recordings()["qa"])
+    bare = Recording(whole.tokens, whole.prompt, whole.row_stats, {"eagle": whole.drafts["eagle"]}, {}, whole.about)
+    assert recorded_drafters({"a": whole, "b": bare}, ["draft-lm", "eagle"]) == ["eagle"]
+    with pytest.raises(Refusal, match=r"hold any of draft-lm, eagle2: add one with `specdec record --add --drafters"):
+        recorded_drafters({"a": whole, "b": bare}, ["draft-lm", "eagle2"])
+    assert list(with_lattices({"a": whole, "b": bare}, "diffusion-lm")) == ["a"]
+    with pytest.raises(Refusal, match="holds the slots of diffusion-lm: add them with `specdec record --add"):
+        with_lattices({"b": bare}, "diffusion-lm")
+    with pytest.raises(Refusal, match="no drafter 'eagle2'; it has: eagle: name one of these, or add it with"):
+        bare.drafts["eagle2"]
