@@ -83,3 +83,17 @@ def test_a_notebook_refuses_recordings_that_lack_its_drafter(name, shipped, tmp_
     values = notebook_runner.smoke_values(book) | {"recordings": str(folder), "family": "qa"}
     with pytest.raises(notebook_runner.CellRefusal, match="specdec record --add --drafters"):
         notebook_runner.run_notebook(book, tmp_path / book.name, values, env=ENV, cell_seconds=60, fork=True)
+
+
+@pytest.mark.notebooks
+@pytest.mark.parametrize(("name", "unusual"), [("33_how_relaxed", {"rank": 1}),        # a rule that exchanges nothing
+                                               ("11_when_entropy_trigger", {"threshold": 0.0}),    # that never fires
+                                               ("04_speed_algebra", {"alpha": 1.0, "c": 0.0}),
+                                               ("04_speed_algebra", {"alpha": 0.0, "c": 9.0}),
+                                               ("12_when_svip", {"ratio": 0.0}),                   # that never stops
+                                               ("16_when_adaptive_length", {"rate": 1.0, "longest": 50}),
+                                               ("17_when_confidence", {"threshold": 0.0, "depth": 1})], ids=str)
+def test_a_notebook_takes_the_ends_of_a_parameter(name, unusual, tmp_path):
+    book = next(book for book in BOOKS if book.stem == name)
+    values = notebook_runner.smoke_values(book) | unusual
+    notebook_runner.run_notebook(book, tmp_path / book.name, values, env=ENV, cell_seconds=60, fork=True)

@@ -74,6 +74,15 @@ def trigger_quality(fires: Sequence[bool], worth: Sequence[bool | None]) -> Trig
                           sum(good for _, good in pairs))
 
 
+def precision_text(trigger: TriggerQuality, copies: TriggerQuality) -> str:
+    """How often a trigger's firings were right, beside copies at every position, with the standard error."""
+    if trigger.precision is None or copies.precision is None:
+        return f"No firing to judge: of {trigger.places} positions where the choice matters it fired at {trigger.fired}"
+    base = copies.precision
+    return (f"Right: {trigger.precision:.1%} of the trigger's firings, {base:.1%} of all copies; standard error "
+            f"{(base * (1 - base) / trigger.fired) ** 0.5:.1%}")
+
+
 def auc(values: Sequence[float], worth: Sequence[bool | None]) -> float | None:
     """AUC: probability that a position where retrieval is better has the larger value; a tie counts half.
 

@@ -7,6 +7,7 @@ from specdec_lib.analysis.trigger_oracle import (
     auc,
     firing_text,
     oracle_decisions,
+    precision_text,
     round_offers,
     trigger_decisions,
     trigger_quality,
@@ -65,3 +66,10 @@ def test_a_signal_separates_by_rank_alone():
 def test_firings_are_counted_at_every_threshold():
     said = firing_text([(0.1, 0.2, 4.0, 0.3), (9.0,)], 1, 0.0, (1.0, 5.0))
     assert said == "the trigger fires at 2 of 5 tokens (40%) at 1 nats, 3 of 5 tokens (60%) at 5 nats"
+
+
+def test_the_precision_of_a_trigger_that_never_fires_is_not_told():
+    copies = TriggerQuality(places=4, fired=4, hits=2, worth=2)
+    assert precision_text(TriggerQuality(4, 1, 1, 2), copies) == (
+        "Right: 100.0% of the trigger's firings, 50.0% of all copies; standard error 50.0%")
+    assert precision_text(TriggerQuality(4, 0, 0, 2), copies).startswith("No firing to judge: of 4 positions")
