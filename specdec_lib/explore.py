@@ -26,11 +26,16 @@ GRID = 40                                          # combinations that an export
 
 
 class Choices:
-    """The values of a control, in order; `start` is the initial value, by default the first one, `unit` theirs."""
+    """The values of a control, in order; `start` is the initial value, by default the first one, `unit` theirs.
+
+    A number to start at, such as a reader's own value of a parameter, is put among the numbers if it is none of them.
+    """
 
     def __init__(self, *values, start: Any = None, unit: str = ""):
         if not values:
             raise ValueError("a slider needs at least one value")
+        if start is not None and start not in values and all(map(_is_number, (start, *values))):
+            values = tuple(sorted((start, *values)))
         if start is not None and start not in values:
             raise ValueError(f"the slider starts at {start!r}, which is none of its values")
         self.values, self.start, self.unit = values, values[0] if start is None else start, unit
@@ -51,6 +56,10 @@ class Choices:
     @property
     def labels(self) -> list[str]:
         return [("no", "yes")[value] if isinstance(value, bool) else str(value) for value in self.values]
+
+
+def _is_number(value: Any) -> bool:
+    return isinstance(value, int | float) and not isinstance(value, bool)
 
 
 def explore(figure: Callable[..., Any], **choices):

@@ -217,8 +217,8 @@ def test_nothing_to_move_is_refused(mode):
 
 
 def test_a_start_that_is_no_value_is_refused():
-    with pytest.raises(ValueError, match="starts at 3"):
-        Choices(1, 2, start=3)
+    with pytest.raises(ValueError, match="starts at 'c'"):
+        Choices("a", "b", start="c")
 
 
 def test_a_screen_redraws_in_live_mode_and_shows_nothing_elsewhere(monkeypatch):
@@ -245,3 +245,13 @@ def test_a_choice_of_one_value_has_no_control(mode, monkeypatch):
         name for name in ("a", "b") if f'name="{name}"' in both.html]
     assert [name for name in controls if name] == ["a"]
     assert explore(told, b=Choices("only"), a=3).plain == "3 only"
+
+
+def test_a_number_to_start_at_is_put_among_the_numbers(mode):
+    mode("static")
+    found = Choices(1, 2, 8, start=3)
+    assert (found.values, found.place) == ((1, 2, 3, 8), 2)
+    assert Choices(1, 2, start=2).values == (1, 2)
+    assert explore(bars, k=found).layout.title.text == "k is 3 and alpha is 0.5"
+    with pytest.raises(ValueError, match="starts at 3"):
+        Choices("a", "b", start=3)
