@@ -61,8 +61,8 @@ def listing() -> list[str]:
 
 
 def parameter_lines(path: Path) -> list[str]:
-    """A line for each parameter: name, type, value, meaning."""
-    return [f"{one.name}: {one.kind} = {one.default!r}  {one.meaning}"
+    """A line for each parameter: name, type, value, meaning, bounds."""
+    return [f"{one.name}: {one.kind} = {one.default!r}  {', '.join(filter(None, (one.meaning, one.bounds)))}"
             for one in notebook_runner.parameters(path).values()]
 
 

@@ -1,8 +1,8 @@
 """Running one notebook: parameters checked before anything starts, executed by papermill.
 
 A notebook's cell tagged `parameters` holds one line per parameter, `prompts: int = 24  # what it means | smoke: 2`:
-name, type, full value, the meaning, and the value for a quick test; the comment's two parts may also be the other way
-round. Knows nothing about the notebooks' content.
+name, type, full value, the meaning, and the value for a quick test. A number may have bounds between them: `from 1`,
+`from 0 to 1` or `above 0`. Knows nothing about the notebooks' content.
 """
 
 from __future__ import annotations
@@ -10,6 +10,7 @@ from __future__ import annotations
 import ast
 import logging
 import os
+import re
 import shutil
 import warnings
 from collections.abc import Iterator, Mapping, Sequence
@@ -28,6 +29,7 @@ from specdec_lib.parameters import shown
 from specdec_lib.types import Refusal
 
 SHOWN = 800                                        # letters of why a cell failed
+BOUNDS = re.compile(r"(from|above) (-?[\d.]+)(?: to (-?[\d.]+))?")
 KINDS = {"int": int, "float": (int, float), "str": str, "list": list, "bool": bool}
 
 
@@ -48,6 +50,15 @@ class Parameter:
     default: Any
     smoke: Any                                     # the value of a quick run
     meaning: str
+    bounds: str = ""                               # of a number, as `from 1 to 8`
+
+    def allows(self, value: Any) -> bool:
+        """Whether a value lies within the bounds, if there are any."""
+        found = BOUNDS.fullmatch(self.bounds)
+        if found is None:
+            return True
+        first, low, high = found.groups()
+        return (value > float(low) if first == "above" else value >= float(low)) and value <= float(high or "inf")
 
 
 @dataclass(frozen=True)
@@ -79,7 +90,7 @@ def smoke_values(notebook: str | Path) -> dict[str, Any]:
 
 
 def checked_values(notebook: str | Path, values: Mapping[str, Any]) -> dict[str, Any]:
-    """The values, if the notebook knows every name and every type fits; else a Refusal that says what it takes."""
+    """The values, if the notebook knows every name and all types and bounds fit; else a Refusal that says what does."""
     known = parameters(notebook)
     for name, value in values.items():
         if name not in known:
@@ -87,6 +98,9 @@ def checked_values(notebook: str | Path, values: Mapping[str, Any]) -> dict[str,
         kind = known[name].kind
         if not isinstance(value, KINDS[kind]) or (isinstance(value, bool) and kind != "bool"):
             raise Refusal(f"the parameter {name} of {Path(notebook).name} is of type {kind}, got {shown(value)}")
+        if not known[name].allows(value):
+            raise Refusal(f"the parameter {name} of {Path(notebook).name} is a number {known[name].bounds}, got"
+                          f" {shown(value)}")
     return dict(values)
 
 
@@ -205,16 +219,18 @@ def _parameter(notebook: str, facts: Mapping[str, str]) -> Parameter:
     name, kind, comment = facts["name"], facts["inferred_type_name"], facts.get("help") or ""
     if kind not in KINDS:
         raise Refusal(f"{notebook}: the parameter {name} needs a type out of {', '.join(KINDS)}, got {kind}")
-    parts = [part.strip() for part in comment.split("|", 1)]
-    smoke, meaning = parts if parts[0].startswith("smoke:") and len(parts) == 2 else (parts[-1], parts[0])
-    if not smoke.startswith("smoke:") or len(parts) < 2:
-        raise Refusal(f"{notebook}: the comment of {name} must read '# meaning | smoke: value', got {comment!r}")
+    parts = [part.strip() for part in comment.split("|")]
+    smoke = next((part for part in parts if part.startswith("smoke:")), "")
+    meaning, *bounds = [part for part in parts if part != smoke] or [""]
+    if not smoke or not meaning or len(bounds) > 1 or any(not BOUNDS.fullmatch(one) for one in bounds):
+        raise Refusal(f"{notebook}: the comment of {name} must read '# meaning | smoke: value', or '# meaning | from 1"
+                      f" | smoke: value', got {comment!r}")
     try:
         default = ast.literal_eval(facts["default"])
         quick = ast.literal_eval(smoke.removeprefix("smoke:").strip())
     except (SyntaxError, ValueError) as error:
         raise Refusal(f"{notebook}: the values of {name} must be plain Python literals") from error
-    return Parameter(name, kind, default, quick, meaning)
+    return Parameter(name, kind, default, quick, meaning, *bounds)
 
 
 @contextmanager

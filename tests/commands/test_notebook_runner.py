@@ -62,12 +62,27 @@ def test_a_value_that_does_not_fit_is_refused_before_anything_runs(write, tmp_pa
     assert not (tmp_path / "out.ipynb").exists()
 
 
+@pytest.mark.parametrize(("bounds", "inside", "outside"), [
+    ("from 1", (1, 99), (0, -1)), ("from 0 to 1", (0, 0.5, 1), (-0.1, 1.5)), ("above 0 to 0.5", (0.5, 0.1), (0, 0.6)),
+    ("from -1 to 2", (-1, 2), (-2, 3))])
+def test_a_number_outside_of_its_bounds_is_refused(write, bounds, inside, outside):
+    path = write(lines=f"x: float = 1.0  # how much comes from 7 | {bounds} | smoke: 1.0")
+    assert notebook_runner.parameters(path)["x"].bounds == bounds
+    for value in inside:
+        assert notebook_runner.checked_values(path, {"x": value}) == {"x": value}
+    for value in outside:
+        with pytest.raises(Refusal, match=f"the parameter x of tiny.ipynb is a number {bounds}, got {value}"):
+            notebook_runner.checked_values(path, {"x": value})
+
+
 def test_a_whole_number_serves_as_a_float(write):
     assert notebook_runner.checked_values(write(), {"alpha": 1}) == {"alpha": 1}
 
 
 @pytest.mark.parametrize(("line", "said"), [
     ("k: int = 4  # depth", "must read '# meaning | smoke: value'"),
+    ("k: int = 4  # depth | at least 1 | smoke: 2", "must read '# meaning | smoke: value', or"),
+    ("k: int = 4  # smoke: 2", "must read '# meaning"),
     ("k: int = 4  # smoke: two | depth", "plain Python literals"),
     ("k: dict = 4  # smoke: 2 | depth", "needs a type out of int, float, str, list, bool")])
 def test_a_malformed_parameter_line_is_named(write, line, said):
