@@ -12,4 +12,4 @@ class ByDrafter(dict[str, Any]):
 
     def __missing__(self, name: str) -> Any:
         raise Refusal(f"the recording has no drafter {name!r}; it has: {', '.join(self) or 'none'}: name one of these,"
-                      " or add it with `specdec record --add --drafters NAME`")
+                      f" or add it with `specdec record --add --drafters {name}`")

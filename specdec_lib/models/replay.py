@@ -79,8 +79,8 @@ class Recording:
         """
         if name not in self.lattices:
             raise Refusal(f"the recording holds no lattices of {name!r}; it holds those of: "
-                          f"{', '.join(self.lattices) or 'nobody'}; `specdec record --add --drafters NAME` adds those"
-                          " of a drafter that fills slots, such as diffusion-lm")
+                          f"{', '.join(self.lattices) or 'nobody'}; `specdec record --add --drafters {name}` adds them"
+                          " where that drafter fills slots, as diffusion-lm does")
         lengths = sorted(self.lattices[name])
         kept = self.lattices[name][next((some for some in lengths if some >= depth), lengths[-1])]
         row = length - self.prompt

@@ -60,7 +60,7 @@ def recorded_drafters(recordings: Mapping[str, Recording], names: Iterable[str])
     found = [name for name in asked if all(name in one.drafts for one in recordings.values())]
     if not found:
         raise Refusal(f"not all recordings hold any of {', '.join(asked)}: add one with"
-                      " `specdec record --add --drafters NAME`")
+                      f" `specdec record --add --drafters {asked[0]}`")
     return found
 
 

@@ -204,7 +204,7 @@ def test_equality_is_a_promise_of_greedy_lossless_methods_and_a_wide_margin_is_n
     assert "sampled" in report_text.equality_sentence(report(*PLAIN, *OTHER, temperature=1.0))
     longer = [one("fast", q, [row(7, 1.0)] * 5) for q in range(5)]
     assert "goes on where the other ends: investigate it" in report_text.equality_sentence(report(*PLAIN, *longer))
-    assert "no lossless method beside plain decoding" in report_text.equality_sentence(report(*PLAIN))
+    assert "No lossless method ran beside plain decoding" in report_text.equality_sentence(report(*PLAIN))
 
 
 def test_where_rows_do_not_depend_on_each_other_no_difference_is_forgiven():
