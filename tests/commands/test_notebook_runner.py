@@ -13,6 +13,7 @@ import pytest
 from nbformat.v4 import new_code_cell, new_markdown_cell, new_notebook
 
 from specdec_lib.commands import html_page, notebook_runner
+from specdec_lib.commands.notebook import FOLDER as NOTEBOOKS
 from specdec_lib.types import Refusal
 
 LINES = ("k: int = 4          # smoke: 2 | depth\n"
@@ -223,3 +224,9 @@ def test_a_kernel_is_spoken_to_in_secret_and_warns_of_nothing(write, tmp_path, c
     done = notebook_runner.run_notebook(write(code), tmp_path / "out.ipynb")
     assert "['curve_publickey', 'curve_secretkey']" in done.path.read_text()
     assert "WARNING" not in capfd.readouterr().err
+
+
+def test_the_usual_and_the_quick_values_of_all_notebooks_lie_within_their_bounds():
+    known = [one for path in sorted(NOTEBOOKS.glob("*.ipynb")) for one in notebook_runner.parameters(path).values()]
+    assert sum(bool(one.bounds) for one in known) > 150
+    assert [one.name for one in known if not (one.allows(one.default) and one.allows(one.smoke))] == []
