@@ -7,6 +7,7 @@ import inspect
 import pkgutil
 from collections.abc import Iterable, Mapping
 from dataclasses import fields, replace
+from difflib import get_close_matches
 from functools import cache
 from pathlib import Path
 from traceback import extract_tb
@@ -69,7 +70,11 @@ def left_out() -> list[str]:
 
 
 def _unknown(kind: str, name: str, known: Iterable[str]) -> Refusal:
-    hint = ELSEWHERE.get(name.lower().replace("_", "-")) if kind == "method" else None
+    known, written = list(known), name.lower().replace("_", "-")
+    hint = ELSEWHERE.get(written) if kind == "method" else None
+    near = get_close_matches(written, known, 1, 0.7)
+    if near and not hint:
+        hint = f"did you mean {near[0]}?"
     refused = f"there is no {kind} named {name!r}" + (f" ({hint})" if hint else "")
     return Refusal("; ".join([f"{refused}; there are: {', '.join(known)}", *left_out()]))
 

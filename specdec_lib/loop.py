@@ -42,9 +42,17 @@ def decode(prompt: Sequence[int], target: LM, when: When, what: What, how: How, 
 
     A `Method` unpacks into the parameters from `when` to `schedule`. `sampling` is a `Sampling`, None is greedy; above
     temperature 0 it needs `dice=Dice(seed)`. Raises Refusal for an empty prompt, one that does not fit the target's
-    context, or no tokens to generate. `source` is what an encoder-decoder was bound to.
+    context or vocabulary, or no tokens to generate. `source` is what an encoder-decoder was bound to.
     """
+    if not hasattr(sampling, "greedy") and sampling is not None:
+        raise Refusal(f"sampling is a Sampling, such as Sampling(temperature=0.8), or None, got {sampling!r}")
+    if not hasattr(dice, "fork"):
+        raise Refusal(f"dice is a Dice, such as Dice(seed), got {dice!r}")
     session = begin(prompt, max_new_tokens, end, sampling, id, target.context, source, why_context(target))
+    largest = max(session.tokens)
+    if largest >= target.vocab:
+        raise Refusal(f"the prompt holds token {largest}, and the target has the {target.vocab} tokens from 0 on:"
+                      " encode it with the target's own tokenizer")
     return run(session, target, Method(when, what, how, schedule), dice, memory)
 
 

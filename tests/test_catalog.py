@@ -93,6 +93,12 @@ def test_a_name_that_the_field_uses_is_refused_with_what_it_is_here(name, hint):
         catalog.method_spec(name)
 
 
+@pytest.mark.parametrize(("spec", "meant"), [("respek", "respec"), ("Eagle_2", "eagle2"), ("sam-egle2", "sam+eagle2")])
+def test_a_misspelt_method_is_refused_with_the_one_that_was_meant(spec, meant):
+    with pytest.raises(Refusal, match=rf" \(did you mean {re.escape(meant)}\?\); there are: ar, "):
+        catalog.method_spec(spec)
+
+
 def test_no_method_has_a_name_that_is_refused_with_a_hint():
     assert not catalog.methods().keys() & catalog.ELSEWHERE.keys()
 

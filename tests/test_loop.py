@@ -70,6 +70,13 @@ def test_bad_input_is_refused_in_one_sentence(prompt, room, context, word):
         begin(prompt, room, context=context)
 
 
+@pytest.mark.parametrize(("options", "word"), [
+    ({"prompt": (1, 10 ** 6)}, "own tokenizer"), ({"sampling": 0.8}, "temperature=0.8"), ({"dice": 3}, "Dice")])
+def test_what_a_decode_cannot_use_is_refused_in_one_sentence(options, word):
+    with pytest.raises(Refusal, match=word):
+        finish(**options)
+
+
 def test_the_context_bounds_the_room():
     assert begin((1, 2, 3), 50, context=10).remaining == 7
 

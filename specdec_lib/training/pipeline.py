@@ -16,7 +16,7 @@ from typing import Any
 from specdec_lib.checkpoints.card import write_card
 from specdec_lib.checkpoints.checkpoint_files import Checkpoint, save_checkpoint
 from specdec_lib.checkpoints.fingerprint import fingerprint
-from specdec_lib.files import alone_in, json_sha256, write_text
+from specdec_lib.files import alone_in, file_sha256, json_sha256, write_text
 from specdec_lib.heads.base import Target
 from specdec_lib.hub.tokenizer import Tokenizer
 from specdec_lib.models.llama.decoder import Transformer
@@ -197,8 +197,8 @@ def ensure_answers(order: TrainingOrder, target: Target, text: Tokenizer, deadli
     Where a shard of them is damaged or gone, they are made up to what there was to be.
     """
     work = order.out / "work"
-    asked = {"minutes": order.minutes, "tokens": order.tokens, "prompts": [str(path) for path in order.prompts],
-             "forbidden": [str(path) for path in order.forbidden]}
+    asked = {"minutes": order.minutes, "tokens": order.tokens, "prompts": [*map(file_sha256, order.prompts)],
+             "forbidden": [*map(file_sha256, order.forbidden)]}
     path = work / "answered.json"
     try:
         done = json.loads(path.read_text(encoding="utf-8"))

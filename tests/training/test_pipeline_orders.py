@@ -134,6 +134,18 @@ def test_answers_that_were_made_are_not_made_again_and_their_time_counts(monkeyp
     assert calls[1][2] == 8.0
 
 
+def test_answers_are_added_where_the_file_of_prompts_has_changed(monkeypatch, target, text, tmp_path):
+    calls, prompts = [], tmp_path / "prompts.jsonl"
+    made = Made(1, 10, 1, 1, 90.0, "time")
+    monkeypatch.setattr(module, "make_answers", lambda *given, **rest: calls.append(1) or made)
+    Shards(tmp_path / "work" / "answers", "tiny")
+    for line, times in (("one", 1), ("one", 1), ("two", 2)):
+        prompts.write_text(f'{{"prompt": "{line}"}}\n')
+        order = TrainingOrder(tmp_path, 10, prompts=(prompts,))
+        ensure_answers(order, target, text, TimeBudget(10), quiet, quiet)
+        assert len(calls) == times
+
+
 @pytest.mark.parametrize("harm", [shutil.rmtree, lambda answers: (answers / "shard-00000.jsonl.gz").write_bytes(b"")])
 def test_answers_that_were_deleted_or_damaged_are_made_again(target, text, tmp_path, harm):
     answers, order = tmp_path / "work" / "answers", TrainingOrder(tmp_path, LONG, tokens=300)

@@ -57,7 +57,6 @@ def read_json_lines(path: Path) -> Iterator[object]:
     opener = gzip.open if path.suffix == ".gz" else open
     try:
         with opener(path, "rt", encoding="utf-8") as file:
-            for line in file:
-                yield json.loads(line)
+            yield from (json.loads(line) for line in file if line.strip())
     except (OSError, EOFError, ValueError, zlib.error, RecursionError) as error:
         raise Refusal(f"{path} is no file of answers as JSON lines ({error})") from None

@@ -107,10 +107,18 @@ def make_dataset(target: Target, text: ChatEncoder, records: Iterable[Mapping], 
     held = batches_of(data, held, batch)
     held = tuple(held[i] for i in order(len(held), 0, 0))
     own = len(data)
-    seen = examples(watched, text.encode_chat, longest=min(WATCHED, target.context or WATCHED))
-    data += tuple(example for example in seen if example.temperature == 0)         # drafts are measured greedily
+    data += watched_examples(list(watched), text, min(WATCHED, target.context or WATCHED), say)
     return Dataset(data, ids, groups, held, features_of(target, data, levels, folder, limit),
                    batches_of(data, range(own, len(data)), batch))
+
+
+def watched_examples(records: Sequence[Mapping], text: ChatEncoder, longest: int,
+                     say: Callable[[str], None]) -> tuple[Example, ...]:
+    """The greedy examples of these records, as drafts are measured greedily; says so where there are none."""
+    found = tuple(one for one in examples(records, text.encode_chat, longest=longest) if one.temperature == 0)
+    if records and not found:
+        say(f"none of the answers to watch is measured: with their prompts they do not fit into {longest} tokens")
+    return found
 
 
 def features_of(target: Target, data: Sequence[Example], levels: Sequence[int], folder: Path | None,

@@ -22,6 +22,12 @@ def test_answers_are_read_from_plain_and_packed_files(data, tmp_path):
     assert len(list(read_answers(data, 31))) == len(OPEN)
 
 
+def test_blank_lines_between_answers_are_passed_over(data, tmp_path):
+    spaced = tmp_path / "answers.jsonl"
+    spaced.write_text("\n" + data.read_text().replace("\n", "\n \n") + "\n")
+    assert list(read_answers(spaced, 31)) == list(read_answers(data, 31))
+
+
 @pytest.mark.parametrize(("written", "sentence"), [
     (b"{not json}\n", "is no file of answers as JSON lines"), (b"\xff\xfe\x00", "is no file of answers as JSON lines"),
     (b"5\n", "record 1 of .* has no output"), (b'["source"]\n', "record 1 of .* has no output"),

@@ -84,6 +84,13 @@ def test_of_watched_answers_the_greedy_ones_are_measured(target):
     assert [made.data[i].output for group in made.watched for i in group] == [(22, 23, END)]
 
 
+def test_watched_answers_that_do_not_fit_are_told_of(target):
+    said = []
+    made = make(target, watched=[answer(TRAIN[0] * 400, (22, 23))], say=said.append)
+    assert not made.watched
+    assert any("none of the answers to watch is measured" in line for line in said)
+
+
 def test_prompts_that_leave_no_room_for_an_answer_are_counted(target, monkeypatch):
     room, said = len(Babble().encode_chat([TRAIN[0]])) + 2, []
     monkeypatch.setattr(dataset, "LONGEST", room)
