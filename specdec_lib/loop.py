@@ -49,9 +49,9 @@ def decode(prompt: Sequence[int], target: LM, when: When, what: What, how: How, 
     if not hasattr(dice, "fork"):
         raise Refusal(f"dice is a Dice, such as Dice(seed), got {dice!r}")
     session = begin(prompt, max_new_tokens, end, sampling, id, target.context, source, why_context(target))
-    largest = max(session.tokens)
-    if largest >= target.vocab:
-        raise Refusal(f"the prompt holds token {largest}, and the target has the {target.vocab} tokens from 0 on:"
+    largest, vocab = max(session.tokens), getattr(target, "vocab", None)
+    if vocab is not None and largest >= vocab:
+        raise Refusal(f"the prompt holds token {largest}, and the target has the {vocab} tokens from 0 on:"
                       " encode it with the target's own tokenizer")
     return run(session, target, Method(when, what, how, schedule), dice, memory)
 
