@@ -21,12 +21,12 @@ COMMAND = ('specdec bench --prompts data/prompts/repeating.jsonl --max-new-token
            'double(guide=False)"')
 
 
-def speed_ratio(report: Report, spec: str = BASE) -> float:
-    """Draft steps in one forward of the target beside them: medians over the rounds of this method, measured."""
-    decodes = rounds_of(report, spec)
+def speed_ratio(report: Report) -> float:
+    """Draft steps in one forward of the target beside them: medians over PEARL's rounds, measured."""
+    decodes = rounds_of(report, BASE)
     step = calibrate(decodes).step if decodes else 0.0
     if not step:
-        raise Refusal(f"the run has no drafted rounds of {spec}, whose forwards give one token each: {COMMAND}")
+        raise Refusal(f"the run has no drafted rounds of {BASE}, whose forwards give one token each: {COMMAND}")
     return median(row.target for rows in decodes for row in rows) / step
 
 

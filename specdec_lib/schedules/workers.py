@@ -126,8 +126,8 @@ class ProcessWorker:
     def __init__(self, what: What, session: Session, cores: frozenset[int]):
         context = get_context("fork")
         self.pipe, theirs = context.Pipe()
-        self.sent: tuple[int, ...] = ()            # the tokens that the process knows
-        bare = replace(session, tokens=(), rounds=())            # what the process needs once
+        self.sent = session.tokens                 # what the process knows; a fork has the prompt, however long
+        bare = replace(session, rounds=())         # what the process needs once
         self.process = context.Process(target=serve, args=(theirs, self.pipe, what, bare, cores), daemon=True)
         before = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})       # the process is born deaf to Ctrl-C
         try:
@@ -192,7 +192,7 @@ def serve(pipe: Connection, parents: Connection, what: What, session: Session, c
     with suppress(OSError):                        # a system may forbid it; then the cores are shared
         os.sched_setaffinity(0, cores)
     torch.set_num_threads(1)                       # a forked process has none of OpenMP's other threads
-    tokens: tuple[int, ...] = ()
+    tokens = session.tokens
     with suppress(EOFError, OSError):
         while True:
             while not pipe.poll(HEARTBEAT):

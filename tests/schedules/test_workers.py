@@ -121,6 +121,17 @@ def test_a_process_that_hangs_is_stopped_after_a_while(monkeypatch):
     assert not alive()
 
 
+def test_a_stopped_process_blocks_nothing_however_long_the_prompt_is(monkeypatch):
+    monkeypatch.setattr(workers, "PATIENCE", 0.2)
+    session = begin(range(200_000), 20)
+    with Workers(workers.PROCESS).open(copy, session) as worker:
+        os.kill(worker.process.pid or 0, signal.SIGSTOP)
+        worker.start(session, Budget(2), NO_DICE)
+        with pytest.raises(Refusal, match="has not answered"):
+            worker.result()
+    assert not alive()
+
+
 @pytest.mark.parametrize("moment", ["before", "between", "during"])
 def test_a_killed_process_is_one_sentence_at_any_moment(moment):
     with pytest.raises(Refusal, match="signal SIGKILL"):
