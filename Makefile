@@ -14,7 +14,7 @@ PYTEST := OMP_NUM_THREADS=1 $(BIN)/python -m pytest -q -n 2 --dist worksteal --d
 .PHONY: help setup model report test test-fast test-long test-browser test-browser-sample gpu site lint types lab clean-cache
 
 help:         ## this list
-	@sed -n 's/^\([a-z-]*\):.*## /\1\t/p' Makefile | expand -t 22
+	@awk -F ':.*## ' '/^[a-z-]*:.*## / {printf "%-22s%s\n", $$1, $$2}' Makefile
 
 setup: $(STAMP) model  ## virtual environment, pinned dependencies, the default model; quick when they are there
 

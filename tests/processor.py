@@ -2,8 +2,12 @@
 
 import torch
 
-from specdec_lib.models.llama.compiled import processor_flags
+from specdec_lib.models.llama.compiled import ON_ARM, processor_flags
 from specdec_lib.models.llama.packed_linear import packs_dtype
+
+# Builds of C code with fewer instructions than an x86 processor may have; on ARM there is one build.
+NARROWER = {} if ON_ARM else {"products of bfloat16 emulated": ("-mno-avx512bf16",),
+                              "vectors of AVX2": ("-mno-avx512f",)}
 
 
 def torch_keeps_rows() -> bool:

@@ -16,7 +16,7 @@ from tests.worlds import random_block_diffusion
 
 CHECKPOINT = random_block_diffusion(SHAPE, TAPS, IDS, block=5)
 NEAR = {"bf16": 2e-2, "int4": 2e-2, "fp32": 1e-5}          # torch rounds a confidence and a correction's sum in bf16
-pytestmark = pytest.mark.skipif(not has_vectors(), reason="attention is compiled for AVX2 and AVX-512")
+pytestmark = pytest.mark.skipif(not has_vectors(), reason="the C code has no vectors for this processor")
 
 
 def head_of(target, compiled: bool, **options) -> BlockHead:

@@ -14,7 +14,7 @@ from tests.heads.test_eagle_rows import IDS, SHAPE, TAPS, target_of
 from tests.worlds import random_block_diffusion, random_diffusion
 
 NEAR = {"bf16": .3, "fp32": 2e-5}                  # a first feature of zeros makes the most of bf16's rounding
-pytestmark = pytest.mark.skipif(not has_vectors(), reason="attention is compiled for AVX2 and AVX-512")
+pytestmark = pytest.mark.skipif(not has_vectors(), reason="the C code has no vectors for this processor")
 
 
 def words(n: int) -> tuple[int, ...]:

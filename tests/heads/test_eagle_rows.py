@@ -21,7 +21,7 @@ TAPS, IDS = (0, 2, 3), tuple(range(0, 97, 3))
 CHECKPOINT = random_eagle(SHAPE, TAPS, IDS)
 CHAIN = Draft((7, 8, 9, 10), (ROOT, 0, 1, 2))
 TREE = Draft((7, 8, 9, 10, 11, 12), (ROOT, ROOT, 0, 0, 1, 3))
-pytestmark = pytest.mark.skipif(not has_vectors(), reason="attention is compiled for AVX2 and AVX-512")
+pytestmark = pytest.mark.skipif(not has_vectors(), reason="the C code has no vectors for this processor")
 
 
 def words(n: int, seed: int = 0) -> tuple[int, ...]:

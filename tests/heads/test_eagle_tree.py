@@ -20,7 +20,7 @@ from tests.heads.test_eagle_rows import SHAPE, TAPS, TREE, Failing, head_of, kep
 from tests.models.llama.test_compiled_layers import KINDS
 from tests.worlds import random_eagle
 
-pytestmark = pytest.mark.skipif(not has_vectors(), reason="attention is compiled for AVX2 and AVX-512")
+pytestmark = pytest.mark.skipif(not has_vectors(), reason="the C code has no vectors for this processor")
 BUDGETS = (Budget(1, 1), Budget(5, 1), Budget(1, 8, 3), Budget(3, 4, 12), Budget(5, 4, 12), Budget(6, 8, 40),
            Budget(4, 2, 1), Budget(4, 3, 2), Budget(8, 2, stop=UnlikelyPath(0.001)),
            Budget(4, 4, stop=UnlikelyPath(0.04)))

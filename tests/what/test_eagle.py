@@ -46,7 +46,7 @@ def test_drafting_costs_no_target_forward():
     assert last.output == run(catalog.build("ar", network_kit(None)), NO_DICE, None, 30, network_kit().target)
 
 
-@pytest.mark.skipif(not has_vectors(), reason="attention is compiled for AVX2 and AVX-512")
+@pytest.mark.skipif(not has_vectors(), reason="the C code has no vectors for this processor")
 def test_one_call_of_compiled_code_drafts_what_a_call_for_each_token_drafts():
     text, target = words(30), target_of("bf16")
     parts = [Eagle(head_of(target, compiled)) for compiled in (True, False)]
@@ -57,7 +57,7 @@ def test_one_call_of_compiled_code_drafts_what_a_call_for_each_token_drafts():
     assert stopped.tokens == whole.tokens[:1 + whole.tokens.index(whole.tokens[2])]
 
 
-@pytest.mark.skipif(not has_vectors(), reason="attention is compiled for AVX2 and AVX-512")
+@pytest.mark.skipif(not has_vectors(), reason="the C code has no vectors for this processor")
 def test_no_token_is_computed_behind_the_one_at_which_a_policy_stops():
     part = Eagle(head_of(target_of("bf16"), True))
     draft = part(begin(words(30), 9), Budget(5, stop=lambda trail: len(trail) == 2), NO_DICE)

@@ -25,7 +25,9 @@ from specdec_lib.files import cache_home, write_atomically
 from specdec_lib.types import Refusal
 
 COMPILERS = ("cc", "gcc", "clang")                 # the first that is there, unless CC names another
-FLAGS = ("-O3", "-march=native", "-ffp-contract=off", "-fno-strict-aliasing", "-std=c11", "-shared", "-fPIC")
+ON_ARM = platform.machine().lower() in ("aarch64", "arm64")      # as Linux and macOS call it
+NATIVE = "-mcpu=native" if ON_ARM else "-march=native"           # Clang takes no other on ARM
+FLAGS = ("-O3", NATIVE, "-ffp-contract=off", "-fno-strict-aliasing", "-std=c11", "-shared", "-fPIC")
 PATIENCE = 120                                     # seconds for one compilation, and for another process's
 SEAL = hashlib.sha256().digest_size                # bytes of the checksum at the end
 

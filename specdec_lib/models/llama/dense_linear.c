@@ -5,8 +5,9 @@
  *
  * Outputs lie in tiles of 16, and inputs in words of 32 bits. So many tiles as `tiles_together` says are a group and lie as
  * [word][tile][16 outputs], so that what is multiplied at once is read in order. A group begins at the first tile and, of an
- * even number, at the middle one; what is left before the middle or the end is a smaller group. Needs AVX2 or AVX-512.
- * Products in bfloat16 are those of AMX where the processor has it, else of AVX-512, else emulated: each has its own bits.
+ * even number, at the middle one; what is left before the middle or the end is a smaller group. Needs the vectors of
+ * `lanes.h`. Products in bfloat16 are those of AMX where the processor has it, else of AVX-512, else emulated: each has
+ * its own bits.
  */
 #include "amx.h"
 #include "dense_vectors.h"

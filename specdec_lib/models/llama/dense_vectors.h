@@ -12,14 +12,14 @@ enum {MOST = 14, TOGETHER = 2, WIDE = 4};          /* rows of a block, tiles of 
 enum {AHEAD = 96, BUSY = PACKED == 2 ? 5 : 6};     /* vectors that memory is asked for ahead, from so many rows on */
 /* Measured on an EPYC (Zen 4): with nine rows and three tiles, ten rows took a quarter longer. */
 INLINE void fetch(const int r, const int t, const word *weights) {
-#pragma GCC unroll 4
+UNROLL(4)
     for (int j = 0; j < t; j++)
-        if (r >= BUSY) _mm_prefetch((const char *)(weights + (AHEAD + j) * LANES), _MM_HINT_T1);
+        if (r >= BUSY) __builtin_prefetch(weights + (AHEAD + j) * LANES, 0, 2);
 }
 #else
 enum {MOST = 6, TOGETHER = 1, WIDE = TOGETHER, AHEAD = 24};      /* vectors that memory is asked for ahead */
 INLINE void fetch(const int r, const int t, const word *weights) {
-    (void)r, (void)t, _mm_prefetch((const char *)(weights + AHEAD * LANES), _MM_HINT_T0);
+    (void)r, (void)t, __builtin_prefetch(weights + AHEAD * LANES);
 }
 #endif
 
@@ -40,29 +40,29 @@ typedef void (*Block)(const word *weights, const word *x, int64_t words, Lanes (
 /* The sums [r][WIDE] of a group of t tiles and r rows: both are known where this is compiled. */
 INLINE void sums_of(const int r, const int t, const word *weights, const word *x, int64_t words, Lanes (*out)[WIDE]) {
     Lanes sums[MOST][TOGETHER];
-#pragma GCC unroll 32
+UNROLL(32)
     for (int i = 0; i < r; i++)
-#pragma GCC unroll 4
+UNROLL(4)
         for (int j = 0; j < t; j++) sums[i][j] = zeros();
-#pragma GCC unroll 1
+KEEP_ROLLED
     for (int64_t k = 0; k < words; k++) {
         fetch(r, t, weights + k * t * LANES);
-#pragma GCC unroll 2
+UNROLL(2)
         for (int step = 0; step < STEPS; step++) {
             Words w[TOGETHER];
-#pragma GCC unroll 4
+UNROLL(4)
             for (int j = 0; j < t; j++) w[j] = of_weights(weights + (k * t + j) * LANES, step);
-#pragma GCC unroll 32
+UNROLL(32)
             for (int i = 0; i < r; i++) {
                 Words one = all_words(x[(i * words + k) * STEPS + step]);
-#pragma GCC unroll 4
+UNROLL(4)
                 for (int j = 0; j < t; j++) sums[i][j] = dot(sums[i][j], w[j], one);
             }
         }
     }
-#pragma GCC unroll 32
+UNROLL(32)
     for (int i = 0; i < r; i++)
-#pragma GCC unroll 4
+UNROLL(4)
         for (int j = 0; j < t; j++) out[i][j] = sums[i][j];
 }
 

@@ -2,8 +2,8 @@
  *
  * Activations enter as 16-bit integers with one power of two for each row and group, so a group's sum over its codes
  * is an exact integer in whatever order it is taken. The groups of an output are added in order, in single precision.
- * So a row's bits depend neither on the rows beside it, nor on threads, nor on which of the three tiles is compiled:
- * `four_bit_avx512.h`, `four_bit_avx2.h`, or `four_bit_portable.h`, which -DPORTABLE chooses everywhere.
+ * So a row's bits depend neither on the rows beside it, nor on threads, nor on which of the four tiles is compiled:
+ * `four_bit_avx512.h`, `four_bit_avx2.h`, `four_bit_neon.h`, or `four_bit_portable.h`, which -DPORTABLE chooses.
  * A bfloat16 activation enters exactly if it is at least 1/64 of its group's largest, else to 2^-14 of the largest.
  *
  * Outputs lie in tiles of 16. Codes [tile][group][load][16 outputs][4 bytes]: a byte of the 4-bit kind holds inputs i
@@ -37,6 +37,8 @@ INLINE int64_t tiles_of(const Matrix *matrix) { return (matrix->out + LANES - 1)
 #include "four_bit_avx512.h"
 #elif defined(__AVX2__) && defined(__FMA__) && defined(__F16C__) && !defined(PORTABLE)
 #include "four_bit_avx2.h"
+#elif defined(__aarch64__) && !defined(PORTABLE)
+#include "four_bit_neon.h"
 #else
 #include "four_bit_portable.h"
 #endif

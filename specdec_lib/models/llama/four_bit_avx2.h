@@ -39,22 +39,22 @@ INLINE void tile(const int r, const int bits, const int minima, const uint8_t *c
                  float (*out)[LANES]) {
     const int parts = 16 / bits;
     __m256 all[MOST][2];
-#pragma GCC unroll 8
+UNROLL(8)
     for (int i = 0; i < r; i++) all[i][0] = all[i][1] = _mm256_setzero_ps();
-#pragma GCC unroll 1
+KEEP_ROLLED
     for (int64_t g = 0; g < groups; g++, codes += 64 * bits, scales += LANES * (1 + minima), x += GROUP) {
         __m256i sum[MOST][2];
-#pragma GCC unroll 8
+UNROLL(8)
         for (int i = 0; i < r; i++)
             sum[i][0] = sum[i][1] = _mm256_set1_epi32(bits == 8 ? starts[i * groups + g] : 0);
-#pragma GCC unroll 1
+KEEP_ROLLED
         for (int k = 0; k < bits; k++) {
             __m256i low = _mm256_loadu_si256((const void *)(codes + 64 * k));
             __m256i high = _mm256_loadu_si256((const void *)(codes + 64 * k + 32));
-#pragma GCC unroll 4
+UNROLL(4)
             for (int j = 0; j < parts; j++) {
                 __m256i first = part_of(bits, j, low), second = part_of(bits, j, high);
-#pragma GCC unroll 8
+UNROLL(8)
                 for (int i = 0; i < r; i++) {
                     __m256i two = two_of(x + i * groups * GROUP + 2 * (k * parts + j));
                     sum[i][0] = _mm256_add_epi32(sum[i][0], _mm256_madd_epi16(first, two));
@@ -64,10 +64,10 @@ INLINE void tile(const int r, const int bits, const int minima, const uint8_t *c
                 }
             }
         }
-#pragma GCC unroll 2
+UNROLL(2)
         for (int h = 0; h < 2; h++) {
             __m256 d = half_floats(scales + 8 * h), m = minima ? half_floats(scales + LANES + 8 * h) : d;
-#pragma GCC unroll 8
+UNROLL(8)
             for (int i = 0; i < r; i++) {
                 __m256 worth = _mm256_mul_ps(_mm256_cvtepi32_ps(sum[i][h]), _mm256_set1_ps(steps[i * groups + g]));
                 all[i][h] = _mm256_fmadd_ps(worth, d, all[i][h]);
@@ -75,7 +75,7 @@ INLINE void tile(const int r, const int bits, const int minima, const uint8_t *c
             }
         }
     }
-#pragma GCC unroll 8
+UNROLL(8)
     for (int i = 0; i < r; i++) {
         _mm256_storeu_ps(out[i], all[i][0]);
         _mm256_storeu_ps(out[i] + 8, all[i][1]);
@@ -87,11 +87,4 @@ INLINE void tile(const int r, const int bits, const int minima, const uint8_t *c
     case 1: tile(1, __VA_ARGS__); break; case 2: tile(2, __VA_ARGS__); break; case 3: tile(3, __VA_ARGS__); break; \
     case 4: tile(4, __VA_ARGS__); break; case 5: tile(5, __VA_ARGS__); break; default: tile(6, __VA_ARGS__); }
 
-static void tile_of(int r, const Matrix *matrix, const uint8_t *codes, const uint16_t *scales, const int16_t *x,
-                    const float *steps, const float *sums, const int32_t *starts, float (*out)[LANES]) {
-    int64_t groups = groups_of(matrix);
-    if (matrix->bits == 4 && matrix->minima) { KNOWN(r, 4, 1, codes, scales, groups, x, steps, sums, starts, out) }
-    else if (matrix->bits == 4) { KNOWN(r, 4, 0, codes, scales, groups, x, steps, sums, starts, out) }
-    else if (matrix->minima) { KNOWN(r, 8, 1, codes, scales, groups, x, steps, sums, starts, out) }
-    else { KNOWN(r, 8, 0, codes, scales, groups, x, steps, sums, starts, out) }
-}
+#include "four_bit_vectors.h"

@@ -20,36 +20,37 @@ INLINE __m512 half_floats(const uint16_t *x) { return _mm512_cvtph_ps(_mm256_loa
 
 /* One tile times r rows. */
 INLINE void tile(const int r, const int bits, const int minima, const uint8_t *codes, const uint16_t *scales,
-                 int64_t groups, const int8_t *x, const float *steps, const float *sums, const int32_t *starts,
+                 int64_t groups, const int16_t *fixed, const float *steps, const float *sums, const int32_t *starts,
                  float (*out)[LANES]) {
+    const int8_t *x = (const int8_t *)fixed;
     const int loads = bits, parts = 8 / bits, ways = r <= 2 ? 2 : 1;       /* sums of a row's high bytes, and of low */
     const __m512i mask = _mm512_set1_epi8(15);
     __m512 all[MOST];
-#pragma GCC unroll 8
+UNROLL(8)
     for (int i = 0; i < r; i++) all[i] = _mm512_setzero_ps();
-#pragma GCC unroll 1
+KEEP_ROLLED
     for (int64_t g = 0; g < groups; g++, codes += 64 * loads, scales += LANES * (1 + minima), x += 2 * GROUP) {
         if (r >= BUSY) {
             _mm_prefetch((const char *)(scales + AHEAD * LANES * (1 + minima)), _MM_HINT_T0);
-#pragma GCC unroll 8
+UNROLL(8)
             for (int k = 0; k < loads; k++) _mm_prefetch((const char *)(codes + 64 * (AHEAD * loads + k)), _MM_HINT_T0);
         }
         __m512i high[MOST], low[MOST];
-#pragma GCC unroll 8
+UNROLL(8)
         for (int i = 0; i < r * ways; i++) {
             high[i] = _mm512_setzero_si512();
             low[i] = bits == 8 && i % ways == 0 ? _mm512_set1_epi32(starts[i / ways * groups + g]) : high[i];
         }
-#pragma GCC unroll 8
+UNROLL(8)
         for (int k = 0; k < loads; k++) {
             __m512i v = _mm512_loadu_si512(codes + 64 * k), part[2] = {v, v};
             if (bits == 4) {
                 part[0] = _mm512_and_si512(v, mask);
                 part[1] = _mm512_and_si512(_mm512_srli_epi16(v, 4), mask);
             }
-#pragma GCC unroll 2
+UNROLL(2)
             for (int j = 0; j < parts; j++)
-#pragma GCC unroll 8
+UNROLL(8)
                 for (int i = 0; i < r; i++) {
                     const int at = k * parts + j, way = i * ways + at % ways;
                     const int8_t *own = x + 2 * i * groups * GROUP + 4 * at;
@@ -58,7 +59,7 @@ INLINE void tile(const int r, const int bits, const int minima, const uint8_t *c
                 }
         }
         __m512 d = half_floats(scales), m = minima ? half_floats(scales + LANES) : d;
-#pragma GCC unroll 8
+UNROLL(8)
         for (int i = 0; i < r; i++) {
             __m512i upper = high[i * ways], whole = low[i * ways];
             if (ways > 1) {
@@ -71,7 +72,7 @@ INLINE void tile(const int r, const int bits, const int minima, const uint8_t *c
             if (minima) all[i] = _mm512_fmadd_ps(_mm512_set1_ps(sums[i * groups + g]), m, all[i]);
         }
     }
-#pragma GCC unroll 8
+UNROLL(8)
     for (int i = 0; i < r; i++) _mm512_storeu_ps(out[i], all[i]);
 }
 
@@ -81,12 +82,4 @@ INLINE void tile(const int r, const int bits, const int minima, const uint8_t *c
     case 4: tile(4, __VA_ARGS__); break; case 5: tile(5, __VA_ARGS__); break; case 6: tile(6, __VA_ARGS__); break; \
     case 7: tile(7, __VA_ARGS__); break; default: tile(8, __VA_ARGS__); }
 
-static void tile_of(int r, const Matrix *matrix, const uint8_t *codes, const uint16_t *scales, const int16_t *fixed,
-                    const float *steps, const float *sums, const int32_t *starts, float (*out)[LANES]) {
-    const int8_t *x = (const int8_t *)fixed;
-    int64_t groups = groups_of(matrix);
-    if (matrix->bits == 4 && matrix->minima) { KNOWN(r, 4, 1, codes, scales, groups, x, steps, sums, starts, out) }
-    else if (matrix->bits == 4) { KNOWN(r, 4, 0, codes, scales, groups, x, steps, sums, starts, out) }
-    else if (matrix->minima) { KNOWN(r, 8, 1, codes, scales, groups, x, steps, sums, starts, out) }
-    else { KNOWN(r, 8, 0, codes, scales, groups, x, steps, sums, starts, out) }
-}
+#include "four_bit_vectors.h"

@@ -15,6 +15,16 @@
 #define INLINE static inline __attribute__((always_inline))
 #endif
 
+/* For the next loop: as many bodies in a row as it has turns, n at most; and a body for each turn. */
+#ifdef __clang__
+#define UNROLL(n) _Pragma("clang loop unroll(full)")
+#define KEEP_ROLLED _Pragma("clang loop unroll(disable)")
+#else
+#define PRAGMA(words) _Pragma(#words)
+#define UNROLL(n) PRAGMA(GCC unroll n)
+#define KEEP_ROLLED PRAGMA(GCC unroll 1)
+#endif
+
 typedef uint16_t half;                             /* the upper half of a float */
 typedef void (*Parallel)(void (*)(void *), void *, unsigned, unsigned);
 

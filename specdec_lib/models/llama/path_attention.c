@@ -6,7 +6,7 @@
  * and columns are blocked changes no sum.
  *
  * Compiled for one head size, -DHEAD=64, a multiple of 32, and for numbers in bfloat16, or with -DSINGLE in single
- * precision. Needs AVX2 or AVX-512; products in bfloat16 are emulated where the processor has none.
+ * precision. Needs the vectors of `lanes.h`; products in bfloat16 are emulated where the processor has none.
  */
 #include "amx.h"
 #include "linear.h"
@@ -107,25 +107,25 @@ static void turn_keys(const number *keys, int64_t last, Words *out) {
 /* The scores of m queries at n times sixteen columns. */
 INLINE void score(const int m, const int n, const word *const *q, const Words *columns, float *out, int64_t width) {
     Lanes sum[MOST][WIDE];
-#pragma GCC unroll 6
+UNROLL(6)
     for (int i = 0; i < m; i++)
-#pragma GCC unroll 4
+UNROLL(4)
         for (int j = 0; j < n; j++) sum[i][j] = zeros();
-#pragma GCC unroll 1
+KEEP_ROLLED
     for (int w = 0; w < WORDS; w++) {
         Words key[WIDE];
-#pragma GCC unroll 4
+UNROLL(4)
         for (int j = 0; j < n; j++) key[j] = columns[j * WORDS + w];
-#pragma GCC unroll 6
+UNROLL(6)
         for (int i = 0; i < m; i++) {
             Words query = all_words(q[i][w]);
-#pragma GCC unroll 4
+UNROLL(4)
             for (int j = 0; j < n; j++) sum[i][j] = dot(sum[i][j], query, key[j]);
         }
     }
-#pragma GCC unroll 6
+UNROLL(6)
     for (int i = 0; i < m; i++)
-#pragma GCC unroll 4
+UNROLL(4)
         for (int j = 0; j < n; j++) save(out + i * width + j * LANES, sum[i][j]);
 }
 
@@ -134,36 +134,36 @@ INLINE void score(const int m, const int n, const word *const *q, const Words *c
 INLINE void add(const int m, const int n, const number *values, const int32_t *at, int64_t words,
                 const word *const *weights, Lanes *sums) {
     Lanes sum[MOST][WIDE];
-#pragma GCC unroll 6
+UNROLL(6)
     for (int i = 0; i < m; i++)
-#pragma GCC unroll 4
+UNROLL(4)
         for (int j = 0; j < n; j++) sum[i][j] = sums[i * n + j];
-#pragma GCC unroll 1
+KEEP_ROLLED
     for (int64_t k = 0; k < words; k++) {
         const number *first = values + (at ? at[JOINED * k] : JOINED * k) * (int64_t)HEAD;
         Words value[WIDE];
 #ifndef PAIRED
-#pragma GCC unroll 4
+UNROLL(4)
         for (int j = 0; j < n; j++) value[j] = as_words(widened(first + LANES * j));
 #else
         const number *second = values + (at ? at[2 * k + 1] : 2 * k + 1) * (int64_t)HEAD;
-#pragma GCC unroll 2
+UNROLL(2)
         for (int j = 0; j < n; j += 2) {
             Words a = load_words(first + LANES * j), b = load_words(second + LANES * j);
             value[j] = pairs_low(a, b);
             value[j + 1] = pairs_high(a, b);
         }
 #endif
-#pragma GCC unroll 6
+UNROLL(6)
         for (int i = 0; i < m; i++) {
             Words weight = all_words(weights[i][k]);
-#pragma GCC unroll 4
+UNROLL(4)
             for (int j = 0; j < n; j++) sum[i][j] = dot(sum[i][j], weight, value[j]);
         }
     }
-#pragma GCC unroll 6
+UNROLL(6)
     for (int i = 0; i < m; i++)
-#pragma GCC unroll 4
+UNROLL(4)
         for (int j = 0; j < n; j++) sums[i * n + j] = sum[i][j];
 }
 

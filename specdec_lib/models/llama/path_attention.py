@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import ctypes
 from collections.abc import Callable
+from contextlib import suppress
 from dataclasses import dataclass, field
 from functools import cache, lru_cache
 from pathlib import Path
@@ -15,14 +16,14 @@ from pathlib import Path
 import torch
 from torch import Tensor
 
-from specdec_lib.models.llama.compiled import library
+from specdec_lib.models.llama.compiled import ON_ARM, library
 from specdec_lib.models.llama.invariant_attention import Parents, is_chain, paths_of
 
 SOURCE = Path(__file__).with_suffix(".c")
 STEP, MOST = 32, 512                               # head sizes are multiples of this, up to that
 INT32, INT64, ADDRESS = ctypes.c_int32, ctypes.c_int64, ctypes.c_void_p
 DTYPES = {torch.bfloat16: (), torch.float32: ("-DSINGLE",)}     # and the compiler's option
-VECTORS = "AVX2", "AVX512"                         # the C code is written for these
+VECTORS = "AVX2", "AVX512"                         # the C code is written for these, and for those of every 64-bit ARM
 Paths = tuple[ctypes.Array, ctypes.Array]          # where the path of each node ends, and the paths
 COUNTS = ("rows", "first", "context", "heads", "kv_heads", "threads")
 ADDRESSES = ("ends", "nodes", "cos", "sin", "pool")
@@ -110,7 +111,7 @@ def path_attention(heads: int, kv_heads: int, head_dim: int,
 
 def has_vectors() -> bool:
     """Whether the processor has vector instructions that the C code is written for."""
-    return torch.backends.cpu.get_cpu_capability().startswith(VECTORS)
+    return ON_ARM or torch.backends.cpu.get_cpu_capability().startswith(VECTORS)
 
 
 @cache
@@ -126,8 +127,7 @@ def compiled_for(head_dim: int, dtype: torch.dtype) -> Callable[..., int] | None
 @cache
 def thread_pool() -> int | None:
     """The address of the function that runs something in torch's own threads; a second pool would fight with them."""
-    try:
-        ours = ctypes.CDLL(str(Path(torch.__file__).parent / "lib" / "libtorch_cpu.so"))
-        return ctypes.cast(ours.GOMP_parallel, ADDRESS).value
-    except (OSError, AttributeError):
-        return None
+    for ours in (Path(torch.__file__).parent / "lib").glob("libtorch_cpu.*"):    # .so, or .dylib on macOS
+        with suppress(OSError, AttributeError):
+            return ctypes.cast(ctypes.CDLL(str(ours)).GOMP_parallel, ADDRESS).value
+    return None

@@ -18,7 +18,7 @@ SHAPE = LlamaConfig(layers=5, hidden=96, heads=3, kv_heads=1, head_dim=32, mlp=1
 TEXT = tuple(range(3, 40))
 FED = [Draft(), Draft((5, 6, 7), (ROOT, 0, 1)), Draft((5, 6, 7, 8, 9), (ROOT, ROOT, 0, 1, 2)), Draft()]
 KINDS = ["bf16", "fp32", "int4"]
-pytestmark = pytest.mark.skipif(not has_vectors(), reason="the code is written for AVX2 and AVX-512")
+pytestmark = pytest.mark.skipif(not has_vectors(), reason="the C code has no vectors for this processor")
 
 
 def weights_in(kind: str, shape: LlamaConfig = SHAPE) -> LlamaWeights:

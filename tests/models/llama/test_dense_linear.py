@@ -10,16 +10,16 @@ from specdec_lib.models.llama.dense_linear import DenseLinear, compiled_with, de
 from specdec_lib.models.llama.forward import scaled
 from specdec_lib.models.llama.packed_linear import PackedLinear, cancelling
 from specdec_lib.models.llama.path_attention import has_vectors
+from tests.processor import NARROWER
 
 SIZES = [(40, 96), (16, 32), (97, 80), (33, 7), (1, 1), (320, 192)]      # outputs and inputs; not all fill tiles
 DTYPES = [torch.bfloat16, torch.float32]
 ROUNDING = {torch.bfloat16: 2 ** -8, torch.float32: 2 ** -23}
-# As this machine has it, without AMX, without products of bfloat16, and with AVX2.
-OPTIONS = [(), ("-DVECTORS",), ("-mno-avx512bf16",), ("-mno-avx512f",)]
+BUILDS = {"the widest": (), "vectors, without AMX": ("-DVECTORS",), **NARROWER}
 ROWS = (1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 13, 19, 28, 64, 65, 130)
 both = pytest.mark.parametrize("dtype", DTYPES, ids=["bf16", "fp32"])
-narrow = pytest.mark.parametrize("options", OPTIONS, ids=["widest", "vectors", "emulated", "AVX2"])
-pytestmark = pytest.mark.skipif(not has_vectors(), reason="the code is written for AVX2 and AVX-512")
+narrow = pytest.mark.parametrize("options", BUILDS.values(), ids=BUILDS)
+pytestmark = pytest.mark.skipif(not has_vectors(), reason="the C code has no vectors for this processor")
 
 
 def numbers(seed: int, *size: int, scale: float = 1.0) -> torch.Tensor:

@@ -8,11 +8,12 @@ import torch
 import torch.nn.functional as F
 
 from specdec_lib.models.llama import four_bit_linear as four_bit
-from specdec_lib.models.llama.compiled import processor_flags
+from specdec_lib.models.llama.compiled import ON_ARM, processor_flags
 from specdec_lib.models.llama.compiled_linear import CompiledLayer
 from specdec_lib.models.llama.four_bit_linear import FourBitLinear, compiled_with, tile_name
 from specdec_lib.models.llama.group_codes import GROUP, GroupCodes, codes_of, joined, q4_0, q4_1, q8_0
 from specdec_lib.types import Refusal
+from tests.processor import NARROWER
 
 LAYOUTS = {"q4_1": q4_1, "q4_0": q4_0, "q8_0": q8_0, "mixed": lambda w: joined([q4_1(w[:9]), q8_0(w[9:])])}
 EPS = 0.5                                          # large enough to show
@@ -95,8 +96,10 @@ def in_plain_c(layer: FourBitLinear, option: str = "-DPORTABLE") -> FourBitLinea
 
 def test_the_tile_is_the_widest_that_the_processor_has():
     flags = set(processor_flags().split())
-    wide = {"AVX-512 VNNI": {"avx512f", "avx512bw", "avx512_vnni"}, "AVX2": {"avx2", "fma", "f16c"}, "plain C": set()}
-    assert tile_name(compiled_with()) == next(name for name, needed in wide.items() if needed <= flags)
+    wide = {"AVX-512 VNNI": {"avx512f", "avx512bw", "avx512_vnni"}, "AVX2": {"avx2", "fma", "f16c"},
+            "plain C": set()}
+    widest = "NEON" if ON_ARM else next(name for name, needed in wide.items() if needed <= flags)
+    assert tile_name(compiled_with()) == widest
     assert tile_name(compiled_with("-DPORTABLE")) == "plain C"
 
 
@@ -109,11 +112,11 @@ def test_the_kernel_in_plain_c_has_the_same_bits_at_every_width_and_number_of_ro
             norm, factor, bias = 1 + numbers(1, size[1]) / 4, 1 + numbers(2, size[0]) / 4, numbers(3, size[0])
             fast = FourBitLinear(random_codes(bits, minima, *size), norm, factor, bias)
             plain, x = in_plain_c(fast), numbers(7, 70, size[1]).bfloat16()
-            narrow = in_plain_c(fast, "-mno-avx512f")              # with AVX2, where there is more
+            narrower = [in_plain_c(fast, *options) for options in NARROWER.values()]
             for rows in (*range(1, 41), 70):
                 torch.set_num_threads(1 + rows % 2)
                 assert torch.equal(fast(x[:rows], 1e-5), expected := plain(x[:rows], 1e-5))
-                assert torch.equal(narrow(x[:rows], 1e-5), expected)
+                assert all(torch.equal(narrow(x[:rows], 1e-5), expected) for narrow in narrower)
             for count in (1, 2):
                 torch.set_num_threads(count)
                 assert torch.equal(fast(x), plain(x))

@@ -4,20 +4,21 @@ import ctypes
 import platform
 import subprocess
 from dataclasses import replace
+from pathlib import Path
 
 import pytest
 import torch
 
 from specdec_lib.models.llama import compiled
-from specdec_lib.models.llama.compiled import FLAGS, find_compiler, library
+from specdec_lib.models.llama.compiled import FLAGS, NATIVE, ON_ARM, find_compiler, library
 from specdec_lib.models.llama.invariant_attention import is_chain, paths_of
 from specdec_lib.models.llama.path_attention import ADDRESS, DTYPES, INT64, SOURCE, PathAttention, path_attention
 from specdec_lib.types import ROOT
+from tests.processor import NARROWER
 
 TREE = (ROOT, ROOT, 0, 1, 2, 2, 5, 3, 0, 8)
 AVX512 = ("-mavx512f", "-mavx512bw", "-mavx512dq", "-mavx512vl")
-BUILDS = {"the widest vectors": ("-DVECTORS",), "products of bfloat16 emulated": ("-mno-avx512bf16",),
-          "vectors of AVX2": ("-mno-avx512f",)}
+BUILDS = {"the widest vectors": ("-DVECTORS",), **NARROWER}
 PLAIN = """
 #include <math.h>
 #include <stdint.h>
@@ -149,7 +150,7 @@ def test_weights_are_rounded_to_bfloat16_before_they_are_summed_and_multiplied()
 @pytest.mark.parametrize(("options", "said"), [
     (("-mno-avx512f", "-mno-avx2"), "nor AVX2"), (("-DSINGLE", "-mno-avx512f", "-mno-avx2"), "nor AVX2")])
 def test_code_that_a_processor_cannot_run_is_not_compiled(options, said, tmp_path):
-    if path_attention(2, 1, 32, torch.float32) is None:
+    if path_attention(2, 1, 32, torch.float32) is None or ON_ARM:
         return
     with pytest.raises(subprocess.CalledProcessError) as refused:
         compiled.build(SOURCE, [*find_compiler(), *FLAGS, "-DHEAD=32", *options], tmp_path / "none.so")
@@ -163,3 +164,28 @@ def test_the_code_for_avx512_compiles_wherever_a_compiler_for_such_processors_is
         words = [*find_compiler(), *FLAGS, "-O1", "-Wall", "-Wextra", "-Werror", "-DHEAD=32", *AVX512, *options]
         compiled.build(SOURCE, words, tmp_path / "some.so")
         assert compiled.is_whole(tmp_path / "some.so")
+
+
+def printed(compiler: list[str], program: Path, *run: str) -> list[str]:
+    """What `lanes_bits.c` prints as this compiler builds it; `run` are the words that start the program."""
+    words = [word for word in FLAGS if word not in (NATIVE, "-shared", "-fPIC")]
+    subprocess.run([*compiler, *words, "-Wall", "-Wextra", "-Werror", f"-I{SOURCE.parent}",
+                    str(Path(__file__).with_name("lanes_bits.c")), "-lm", "-o", str(program)], check=True)
+    return subprocess.run([*run, str(program)], check=True, capture_output=True, text=True).stdout.splitlines()
+
+
+def test_all_lanes_have_the_same_bits_on_this_processor(tmp_path):
+    if path_attention(2, 1, 32, torch.float32) is None:
+        return
+    own = [*find_compiler(), NATIVE]
+    widest = printed(own, tmp_path / "widest")
+    assert len(widest) > 2000
+    for name, options in NARROWER.items():
+        assert printed([*own, *options], tmp_path / "narrower") == widest, name
+
+
+@pytest.mark.long
+def test_lanes_on_arm_have_the_bits_of_this_processor(tmp_path):
+    """Needs Debian's gcc-aarch64-linux-gnu and qemu-user-static."""
+    here = printed([*find_compiler(), NATIVE], tmp_path / "here")
+    assert printed(["aarch64-linux-gnu-gcc", "-static"], tmp_path / "arm", "qemu-aarch64-static") == here

@@ -11,15 +11,14 @@ from specdec_lib.models.llama.compiled_layers import compiled_through
 from specdec_lib.models.llama.config import LlamaConfig
 from specdec_lib.models.llama.decoder import Transformer
 from specdec_lib.models.llama.forward import rotate
-from specdec_lib.models.llama.path_attention import compiled_for, path_attention
+from specdec_lib.models.llama.path_attention import compiled_for, has_vectors, path_attention
 from specdec_lib.models.llama.row_stats import compiled_stats
 from specdec_lib.types import ROOT, Draft
 from tests.processor import torch_keeps_rows
 
 TREE = (ROOT, ROOT, 0, 1, 2, 2, 5, 3, 0, 8)
 DTYPES = [torch.bfloat16, torch.float32]
-VECTORS = torch.backends.cpu.get_cpu_capability()                # ["DEFAULT", "AVX2", "AVX512", ...]
-COMPILES = dict.fromkeys(DTYPES, find_compiler() is not None and VECTORS.startswith(("AVX2", "AVX512")))
+COMPILES = dict.fromkeys(DTYPES, find_compiler() is not None and has_vectors())
 both = pytest.mark.parametrize("dtype", DTYPES, ids=["bf16", "fp32"])
 HEADS = [(9, 3, 64), (32, 8, 128), (4, 4, 96), (14, 2, 64), (8, 1, 128), (11, 1, 32)]        # and key heads, and size
 
