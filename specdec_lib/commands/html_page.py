@@ -5,6 +5,7 @@ Figures are taken as the data that the kernel wrote, and drawn by one copy of pl
 
 from __future__ import annotations
 
+import ast
 import json
 import re
 from collections.abc import Collection
@@ -31,6 +32,8 @@ body { background: var(--jp-layout-color0); color: var(--jp-content-font-color1)
 :root[data-theme="dark"] { --jp-mirror-editor-number-color: #66bb6a;
   --jp-mirror-editor-comment-color: #7fbcbc; --jp-mirror-editor-operator-color: #d9a3ff; }
 input[type=range] { width: min(300px, 60vw); vertical-align: middle; }
+.specdec-fold > summary { color: var(--jp-content-font-color2); cursor: pointer;
+  font-family: var(--jp-content-font-family); font-size: 13px; margin: 6px 0; }
 .specdec-bar { display: flex; flex-wrap: wrap; gap: 4px 16px; align-items: center; justify-content: flex-end;
   max-width: 1100px; margin: 0 auto; padding: 8px 12px; font-family: var(--jp-content-font-family); font-size: 14px; }
 .specdec-bar a, .specdec-bar button { color: var(--jp-content-link-color); background: none; border: none;
@@ -51,6 +54,11 @@ THEME = """
   };
 })();
 """
+# Code that a reader need not see first: a browser opens it with a click, and when it searches the page.
+FOLD = """{% extends 'lab/index.html.j2' %}
+{% block input_group %}{% if cell.metadata.fold and resources.global_content_filter.include_input %}
+<details class="specdec-fold"><summary>{{ cell.metadata.fold }}</summary>{{ super() }}</details>
+{% else %}{{ super() }}{% endif %}{% endblock input_group %}"""
 BAR = '<nav class="specdec-bar"'                    # opens the bar, on every page of ours
 BUTTON = '<button type="button" onclick="specdecTheme()">light or dark</button>'
 
@@ -59,12 +67,13 @@ def to_html(executed: str | Path, page: str | Path, code: bool = True, title: st
             plotly: str | None = None, bar: str = "", numbers: bool = False, beside: Collection[str] = ()) -> Path:
     """Writes the page of an executed notebook; `code` False leaves out inputs and progress bars.
 
-    `plotly` is the address of a plotly.js beside the page; by default the page holds it, once. `bar` is the HTML of
-    links above the text. With `numbers` every figure has a link below it that saves its data as CSV. `beside` names the
-    notebooks whose pages stand beside this one: links to them lead there, links to others become text. The page is
-    written atomically.
+    Imports, and code that JupyterLab shows collapsed, are folded. `plotly` is the address of a plotly.js beside the
+    page; by default the page holds it, once. `bar` is the HTML of links above the text. With `numbers` every figure has
+    a link below it that saves its data as CSV. `beside` names the notebooks whose pages stand beside this one: links to
+    them lead there, links to others become text. The page is written atomically.
     """
     import nbformat
+    from jinja2 import DictLoader
     from nbconvert import HTMLExporter
 
     notebook = nbformat.read(str(executed), as_version=4)
@@ -73,9 +82,11 @@ def to_html(executed: str | Path, page: str | Path, code: bool = True, title: st
         if cell.cell_type == "markdown":
             cell.source = with_formulas(cell.source)
         if cell.cell_type == "code":
+            cell.metadata["fold"] = folded(cell)
             cell.outputs = [_drawn(out, numbers) for out in cell.outputs if code or out.get("name") != "stderr"]
     exporter = HTMLExporter(exclude_input=not code, exclude_input_prompt=True, exclude_output_prompt=True,
-                            mathjax_url="", require_js_url="", jquery_url="", widget_renderer_url="")
+                            mathjax_url="", require_js_url="", jquery_url="", widget_renderer_url="",
+                            extra_loaders=[DictLoader({"fold": FOLD})], template_file="fold")
     body, _ = exporter.from_notebook_node(
         notebook, resources={"metadata": {"name": title or notebook.metadata.get("title", Path(executed).stem)}})
     body = linked(OUTSIDE.sub("", body), beside)
@@ -89,6 +100,17 @@ def to_html(executed: str | Path, page: str | Path, code: bool = True, title: st
     page.parent.mkdir(parents=True, exist_ok=True)
     write_text(page, f"{head}{theme_head()}{drawing}</head>{rest[:place]}{page_bar(bar)}{rest[place:]}")
     return page
+
+
+def folded(cell: Any) -> str:
+    """What stands on the fold of a code cell: imports alone, or code that JupyterLab shows collapsed; else nothing."""
+    try:
+        lines = ast.parse(cell.source).body
+    except SyntaxError:                            # a magic
+        lines = []
+    if lines and all(isinstance(line, ast.Import | ast.ImportFrom) for line in lines):
+        return "imports"
+    return "code" if cell.metadata.get("jupyter", {}).get("source_hidden") else ""
 
 
 def with_formulas(markdown: str) -> str:

@@ -50,3 +50,16 @@ def test_no_formula_of_a_notebook_spells_a_word_as_a_product_of_letters():
     letters = re.compile(r"<mrow>(?:<mi>[a-z]</mi>){3,}</mrow>")
     assert letters.search(with_formulas("$T_{gen}$"))
     assert [element for element in drawn if letters.search(element)] == []
+
+
+def test_imports_and_collapsed_code_are_folded_in_a_page_and_other_code_is_not(tmp_path):
+    collapsed = nbformat.v4.new_code_cell("hidden = 1", metadata={"jupyter": {"source_hidden": True}})
+    plain = [nbformat.v4.new_code_cell(code)
+             for code in ("import os\n\nfrom sys import path", "import os\nshown = os", "%time 1")]
+    nbformat.write(nbformat.v4.new_notebook(cells=[*plain, collapsed]), tmp_path / "a.ipynb")
+    page = to_html(tmp_path / "a.ipynb", tmp_path / "a.html").read_text()
+    folds = re.findall(r"<details class=\"specdec-fold\"><summary>(.+?)</summary>(.+?)</details>", page, re.DOTALL)
+    assert [name for name, _ in folds] == ["imports", "code"]
+    assert ["path" in folds[0][1], "hidden" in folds[1][1]] == [True, True]
+    assert "shown" not in "".join(code for _, code in folds)
+    assert "<details" not in to_html(tmp_path / "a.ipynb", tmp_path / "b.html", code=False).read_text()
