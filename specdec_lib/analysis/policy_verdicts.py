@@ -7,15 +7,18 @@ logarithmic scale).
 
 from __future__ import annotations
 
+import random
 from collections.abc import Mapping, Sequence
-from statistics import NormalDist
+from statistics import NormalDist, fmean
 
-from specdec_lib.analysis import length_policies
+from specdec_lib.analysis import compare, length_policies
 from specdec_lib.analysis.bench_report import Report
 from specdec_lib.analysis.compare import Comparison
 from specdec_lib.analysis.length_policies import PolicyResult
 from specdec_lib.analysis.report_text import interval_text
 from specdec_lib.analysis.wording import how_many, verdict
+from specdec_lib.bench import summary
+from specdec_lib.measure import Cost
 
 NONE_KNOWN = "No policy has an interval: that takes five prompts."
 
@@ -52,6 +55,46 @@ def not_equal_text(steps: Mapping[str, Comparison]) -> str:
     least = min(even, key=lambda name: even[name][0])
     return (f"Not told apart at 95 % is not equal: {least} may be slower by {1 - even[least][0]:.0%}, its interval is "
             f"{interval_text(even[least])}.")
+
+
+def hindsight(lengths: Sequence[Sequence[Cost]], splits: int = 1000, seed: int = 0) -> float:
+    """Speed of the length chosen on one half of the prompts over that of the best one of the other half, judged there.
+
+    `lengths` has the cost of every prompt under each fixed length. The mean over `splits` random halves.
+    """
+    draws, order, found = random.Random(seed), list(range(len(lengths[0]))), []
+    for _ in range(splits):
+        draws.shuffle(order)
+        half, other = order[:len(order) // 2], order[len(order) // 2:]
+        chosen = min(lengths, key=lambda own, half=half: _seconds_a_token(own, half))
+        found.append(min(_seconds_a_token(own, other) for own in lengths) / _seconds_a_token(chosen, other))
+    return fmean(found)
+
+
+def _seconds_a_token(costs: Sequence[Cost], prompts: Sequence[int]) -> float:
+    return sum(costs[i].seconds for i in prompts) / sum(costs[i].tokens for i in prompts)
+
+
+def hindsight_text(report: Report, name: str, lines: Sequence[PolicyResult]) -> str:
+    """How much of the speed of a drafter's best fixed length is hindsight, from halves of the prompts."""
+    decodes = [[d for d in report.decodes if d.method == one.spec] for one in lines if one.length is not None]
+    lengths = [summary.paired(decodes[0], own)[1] for own in decodes]
+    prompts = len(lengths[0])
+    if len(lengths) < 2 or prompts < 2 or any(len(own) != prompts for own in lengths):
+        return f"{name}: the run leaves no choice between fixed lengths to judge."
+    return (f"{name}: a fixed length chosen on half of the {prompts} prompts has, on the other half, "
+            f"{hindsight(lengths):.0%} of the speed of the best one there.")
+
+
+def caps_text(report: Report, name: str, lines: Sequence[PolicyResult]) -> str:
+    """The longest draft of each policy of a drafter, and its longest fixed length, in tokens."""
+    longest: dict[int, list[str]] = {}
+    for one in lines:
+        if one.length is None:
+            drafted = max(row.drafted for row in compare.method_rounds(report, one.spec))
+            longest.setdefault(drafted, []).append(one.policy)
+    told = "; ".join(f"{most} tokens under {', '.join(some)}" for most, some in sorted(longest.items()))
+    return f"{name}: drafts reach {told or 'no policy'}; fixed lengths go to {max(one.length or 0 for one in lines)}."
 
 
 def agreement_text(report: Report, name: str, lines: Sequence[PolicyResult], speeds: Mapping[str, float]) -> str:

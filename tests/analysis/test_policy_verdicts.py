@@ -4,6 +4,7 @@ import pytest
 
 from specdec_lib.analysis import length_policies, policy_verdicts
 from specdec_lib.analysis.compare import Comparison
+from specdec_lib.measure import Cost
 from tests.bench.made_up import decodes, report, turn
 
 
@@ -53,3 +54,31 @@ def test_predictions_of_a_drafter_are_counted_beside_what_the_run_says_of_the_sa
         "eagle: predicted faster than the best fixed length all 2 policies, surely faster in the run 1 of 2. "
         "Predictions above the measured interval: 1. Of 6 pairs that the run tells apart, 4 were predicted in the "
         "measured order.")
+
+
+def test_hindsight_is_what_a_choice_on_other_prompts_loses():
+    even = [[Cost(10, 1.0)] * 8, [Cost(10, 2.0)] * 8]
+    assert policy_verdicts.hindsight(even) == pytest.approx(1.0)       # the first length is best on any half
+    short = [[Cost(10, 1.0)], [Cost(10, 3.0)]] * 2                     # two lengths, four prompts: each best on two
+    lengths = [[cost for cost, in short], [cost for cost, in (short[1], short[0]) * 2]]
+    assert .5 < policy_verdicts.hindsight(lengths) < .9
+    assert policy_verdicts.hindsight(lengths) == policy_verdicts.hindsight(lengths)
+
+
+def test_hindsight_is_told_where_a_run_has_lengths_to_choose_from():
+    one, two = decodes("eagle(depth=1)", *[turn(1, 1)] * 3), decodes("eagle(depth=2)", *[turn(2, 2)] * 2)
+    run = report(decodes("ar", *[turn(0, 0)] * 6), one, two, decodes("draft-model(depth=2)", *[turn(2, 1)] * 3))
+    told = {name: policy_verdicts.hindsight_text(run, name, lines)
+            for name, lines in length_policies.policies_by_drafter(run).items()}
+    assert told == {"eagle": "eagle: a fixed length chosen on half of the 5 prompts has, on the other half, 100% of "
+                             "the speed of the best one there.",
+                    "draft-model": "draft-model: the run leaves no choice between fixed lengths to judge."}
+
+
+def test_the_longest_draft_of_each_policy_stands_beside_the_fixed_lengths():
+    run = report(decodes("ar", *[turn(0, 0)] * 6), decodes("eagle(depth=2)", *[turn(2, 2)] * 2),
+                 decodes("eagle@svip", turn(1, 1), turn(4, 3)), decodes("eagle@tapout", *[turn(4, 2)] * 2),
+                 decodes("eagle@margin", *[turn(1, 1)] * 3))
+    lines = length_policies.policies_by_drafter(run)["eagle"]
+    assert policy_verdicts.caps_text(run, "eagle", lines) == (
+        "eagle: drafts reach 1 tokens under margin; 4 tokens under svip, tapout; fixed lengths go to 2.")

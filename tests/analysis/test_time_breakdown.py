@@ -1,8 +1,9 @@
-"""Why a policy is slower: six causes worked out by hand, which add up to the whole difference."""
+"""Why a policy is slower: seven causes worked out by hand, which add up to the whole difference."""
 
 import pytest
 
 from specdec_lib.analysis import length_policies, time_breakdown
+from specdec_lib.analysis.draft_prices import DraftPrice
 from specdec_lib.analysis.length_replay import LengthReplay
 from specdec_lib.analysis.time_breakdown import TokenTime, causes, token_time
 from specdec_lib.cost.curves import CostCurve
@@ -24,15 +25,30 @@ def run():
 
 def test_a_token_is_the_mean_of_all_rounds(run):
     found = token_time(run, "eagle@margin")
-    assert found == pytest.approx(TokenTime(3 / 6, 3 / 6, 0.0, 50.0, 150.0, 500.0, 0.0))
+    assert found == pytest.approx(TokenTime(3 / 6, 3 / 6, 3 / 6, 0.0, 50.0, 150.0, 500.0, 0.0))
 
 
 def test_each_cause_by_hand():
-    one, base = TokenTime(.5, 1.5, .9, 20.0, 90.0, 60.0, 8.0), TokenTime(.4, 1.0, .3, 5.0, 50.0, 40.0, 10.0)
-    found = {cause.said.partition(" (")[0]: cause.ms for cause in causes(one, base)}
+    one = TokenTime(.5, .45, 1.5, .9, 20.0, 90.0, 60.0, 8.0)
+    base = TokenTime(.4, .4, 1.0, .3, 5.0, 50.0, 40.0, 10.0)
+    found = {cause.said.partition(" (")[0]: cause.ms for cause in causes(one, base, DraftPrice(20.0, 30.0))}
     assert found == pytest.approx({
-        "more calls of the target": .1 * 100, "dearer calls": 60 - .5 * 100, "more drafted tokens": .5 * 50,
-        "dearer drafted tokens": 90 - 1.5 * 50, "choosing": 15.0, "checking and bookkeeping": -2.0})
+        "more calls of the target": .1 * 100, "dearer calls": 60 - .5 * 100, "more drafts begun": .05 * 20,
+        "more drafted tokens": .5 * 30, "drafting beyond its prices": (90 - 9 - 45) - (50 - 8 - 30),
+        "choosing": 15.0, "checking and bookkeeping": -2.0})
+
+
+def test_a_short_draft_is_not_dear_for_being_short():
+    own = report(PLAIN, decodes("eagle(depth=1)", *[turn(1, 1, what=.4)] * 3),
+                 decodes("eagle(depth=3)", *[turn(3, 2, what=.6)] * 2),
+                 decodes("eagle@svip", *[turn(1, 1, what=.4)] * 3))
+    price = time_breakdown.price_ms(own, "eagle")                      # 0.3 s to begin, 0.1 s a token
+    assert price == pytest.approx((300.0, 100.0))
+    found = {cause.said.partition(" (")[0]: cause.ms
+             for cause in causes(token_time(own, "eagle@svip"), token_time(own, "eagle(depth=3)"), price)}
+    assert found["drafting beyond its prices"] == pytest.approx(0.0)
+    assert found["more drafts begun"] == pytest.approx(300 * (3 / 6 - 2 / 6))
+    assert found["fewer drafted tokens"] == pytest.approx(100 * (3 / 6 - 6 / 6))
 
 
 def test_a_replay_takes_the_price_of_a_drafter_that_the_run_has_if_the_target_is_the_same(run):
@@ -72,9 +88,9 @@ def test_the_causes_come_in_order_and_add_up_to_the_difference(run):
     best = token_time(run, "eagle(depth=2)")
     for spec in ("eagle@svip", "eagle@margin", "eagle@adaedl", "ar"):
         one = token_time(run, spec)
-        found = [cause.ms for cause in causes(one, best)]
+        found = [cause.ms for cause in causes(one, best, time_breakdown.price_ms(run, "eagle"))]
         assert found == sorted(found, reverse=True)
-        assert sum(found) == pytest.approx(sum(one[3:]) - sum(best[3:]))
+        assert sum(found) == pytest.approx(sum(one[4:]) - sum(best[4:]))
 
 
 def test_only_policies_that_are_surely_slower_are_explained_with_their_largest_causes(run):
@@ -92,9 +108,17 @@ def test_a_run_in_which_nobody_is_slower_needs_no_reason():
     assert time_breakdown.slower_policies(report(PLAIN, BEST, FAST)) == []
 
 
+def test_the_fastest_policy_is_explained_by_what_it_saves(run):
+    said, = time_breakdown.fastest_policies(run)
+    assert said.startswith("eagle under adaedl is 1.07 times")
+    assert "-33.33 ms a token, because of drafting beyond its prices" in said
+    assert "the largest" not in said
+    assert time_breakdown.fastest_policies(report(PLAIN, BEST, MORE)) == []
+
+
 def test_a_cause_too_small_to_matter_is_not_named():
     lost = report(PLAIN, BEST, decodes("eagle@margin", *[turn(2, 2, what=2.0, how=.01)] * 2))
     said, = time_breakdown.slower_policies(lost)
-    assert "dearer drafted tokens (1000.0 ms against 250.0)" in said
+    assert "because of drafting beyond its prices (500.00 ms a token against 0.00): +500.00 ms" in said
     assert "bookkeeping" not in said
     assert length_policies.policies_by_drafter(lost)["eagle"][0].length == 2
