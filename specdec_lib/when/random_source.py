@@ -16,7 +16,7 @@ from specdec_lib.types import Budget, RandomNumbers, Refusal, Session
 
 @dataclass(frozen=True)
 class RandomSource:
-    """`retrieve` in a random share `rate` of rounds, else `model`."""
+    """`retrieve` in a random share `rate` of rounds, and `model` in the others or after an empty draft."""
 
     retrieve: Budget
     model: Budget
@@ -29,7 +29,7 @@ class RandomSource:
 
     def __call__(self, session: Session, dice: RandomNumbers) -> Budget:
         own = Dice(self.seed).aside().fork("coin", session.id, session.prompt, len(session.tokens))
-        return self.retrieve if own.flip(self.rate) else self.model
+        return self.retrieve.then(self.model) if own.flip(self.rate) else self.model
 
 
 def make(kit: Kit, rate: float = 0.5, seed: int = 0, retrieve: str = "feedback-retrieval", model: str = "eagle2",

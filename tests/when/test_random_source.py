@@ -8,7 +8,7 @@ from specdec_lib.loop import begin
 from specdec_lib.types import NO_DICE, Budget, Refusal
 from specdec_lib.when.random_source import CARD, RandomSource
 
-COPY, MODEL = Budget.of("copy", 8), Budget.of("model", 8)
+COPY, MODEL = Budget.of("copy", 8), Budget.of("model", 5)
 
 
 def sessions(count, id=""):
@@ -18,7 +18,7 @@ def sessions(count, id=""):
 
 
 def fired(policy, sessions, dice=NO_DICE):
-    return [policy(session, dice) == COPY for session in sessions]
+    return [policy(session, dice).source == "copy" for session in sessions]
 
 
 def test_it_retrieves_in_the_given_share_of_rounds():
@@ -39,6 +39,12 @@ def test_another_seed_or_prompt_draws_other_random_numbers():
 def test_rate_1_always_retrieves_and_rate_0_never():
     assert all(fired(RandomSource(COPY, MODEL, 1.0), sessions(50)))
     assert not any(fired(RandomSource(COPY, MODEL, 0.0), sessions(50)))
+
+
+def test_after_an_empty_copy_the_model_drafts_with_its_own_budget():
+    copies, = {RandomSource(COPY, MODEL, 1.0)(session, NO_DICE) for session in sessions(5)}
+    assert copies == COPY.then(MODEL)
+    assert {RandomSource(COPY, MODEL, 0.0)(session, NO_DICE) for session in sessions(5)} == {MODEL}
 
 
 def test_both_budgets_come_from_the_kit_or_from_the_parameters():
