@@ -155,9 +155,14 @@ def policy_table(report: Report, lines: Sequence[PolicyResult]) -> dict[str, dic
 
 
 def rule_rows(report: Report, rules: Iterable[str]) -> list[dict]:
-    """The rows of all fixed lengths and of the policies that `rules` names: predicted and measured speed."""
-    return result_rows(report, [one.spec for lines in policies_by_drafter(report).values() for one in lines
-                                if one.length is not None or one.policy in rules])
+    """The rows of the policies that `rules` names, below the best fixed length of their drafter; of none named, the
+    rows of all fixed lengths."""
+    named, shown = set(rules), []
+    for lines in policies_by_drafter(report).values():
+        best = best_fixed(report, lines)
+        shown += [one.spec for one in lines
+                  if one.policy in named or (one == best if named else one.length is not None)]
+    return result_rows(report, shown)
 
 
 def verdicts(report: Report, policies: Iterable[str], base: str = "") -> list[str]:

@@ -15,7 +15,7 @@ from typing import Any, NamedTuple, TypeVar, cast
 from torch import Tensor
 
 from specdec_lib.cost.curves import CostCurve
-from specdec_lib.cost.lengths import RoundOffer
+from specdec_lib.cost.lengths import RoundOffer, quickest_lengths
 from specdec_lib.dice import Dice
 from specdec_lib.how.match import Match
 from specdec_lib.loop import NO_MEMORY, begin, decode, finish
@@ -150,6 +150,17 @@ class LengthReplay:
     def oracle(self) -> ReplayOutcome:
         """The outcome of the quickest lengths; they use the future text, so no rule is predicted to be faster."""
         return self._counts([one for name, lengths in self.quickest.items() for one in self.rounds(name, lengths)])
+
+    def oracle_from(self, shortest: int) -> ReplayOutcome:
+        """The outcome of the quickest lengths of `shortest` or more: the bound of rules that may not draft fewer."""
+        found = []
+        for name, chains in self.chains.items():
+            offer = self.oracle_of(name).offer
+            lengths = quickest_lengths([[offer(max(shortest, n), place) for place in range(len(chains))]
+                                        for n in range(self.depth + 1)])
+            found += self.rounds(name, [min(max(shortest, n), len(chain))
+                                        for n, chain in zip(lengths, chains, strict=True)])
+        return self.total(found)
 
     def under(self, stop: Stop | None, depth: int | None = None) -> ReplayOutcome:
         """All texts under one stop rule for every round; None drafts to `depth`."""

@@ -81,9 +81,16 @@ def test_a_best_fixed_length_at_the_edge_of_those_measured_is_said_so(run):
     assert length_policies.edge_sentences(report(PLAIN, ONE, TWO, longer)) == []
 
 
-def test_a_rule_is_shown_below_the_fixed_lengths_of_its_drafter(run):
+def test_a_rule_is_shown_below_the_best_fixed_length_of_its_drafter(run):
     found = [row["method"] for row in length_policies.rule_rows(run, ["svip"])]
-    assert found == ["eagle(depth=1)", "eagle(depth=2)", "eagle@svip", "draft-model(depth=4)"]
+    assert found == ["eagle(depth=2)", "eagle@svip", "draft-model(depth=4)"]
+    asked = [row["method"] for row in length_policies.rule_rows(run, ["svip", "fixed 1"])]
+    assert asked == ["eagle(depth=1)", "eagle(depth=2)", "eagle@svip", "draft-model(depth=4)"]
+
+
+def test_without_a_rule_all_fixed_lengths_are_shown(run):
+    found = [row["method"] for row in length_policies.rule_rows(run, ())]
+    assert found == ["eagle(depth=1)", "eagle(depth=2)", "draft-model(depth=4)"]
 
 
 def test_each_ratio_is_to_the_best_fixed_length_of_its_own_side(run):

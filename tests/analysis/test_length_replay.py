@@ -113,6 +113,20 @@ def test_regret_by_hand():
     assert tiny.under(None, 0).regret == pytest.approx(7 / 23)
 
 
+def test_an_oracle_that_must_draft_by_hand(course):
+    # the drafter says 1 2, 9 9, 9 and nothing, the text is 1 2 3 4; forwards cost 10, 12, 22 by width
+    said = tuple(map(deterministic_chain, ((1, 2), (9, 9), (9,), ())))
+    row_stats = RowStats(torch.ones(4, 1), torch.ones(4, 1))
+    recording = Recording((7, 1, 2, 3, 4), 1, row_stats, {"hand": {2: said}}, {}, ABOUT)
+    tiny = LengthReplay({"one": recording}, "hand", 2, curves.CostCurve((1, 2, 3), (8,), ((10.0, 12.0, 22.0),)), .1)
+    assert tiny.oracle.speed == pytest.approx(40 / (13 + 10 + 10))       # one token, then nothing in vain
+    # a first draft of two saves the token that the second round would have to waste: 24 + 10, not 13 + 13 + 10
+    assert tiny.oracle_from(1)[:2] == (2, 2)
+    assert tiny.oracle_from(1).speed == pytest.approx(40 / 34)
+    assert tiny.oracle_from(0) == tiny.oracle
+    assert course.oracle_from(4) == course.under(None)
+
+
 WHENS = [name for name, card in catalog.parts()["when"].items() if not catalog.missing(card, kit(None))]
 
 
