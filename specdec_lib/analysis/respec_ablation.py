@@ -14,7 +14,7 @@ from specdec_lib.analysis.compare import Comparison, faster_of, mean_round, meth
 from specdec_lib.analysis.paper_settings import paper_setting
 from specdec_lib.analysis.report_text import estimate_text, interval_text, times_text
 from specdec_lib.analysis.respec_replay import our_values
-from specdec_lib.analysis.wording import verdict
+from specdec_lib.analysis.wording import placed, verdict
 from specdec_lib.bench import summary
 from specdec_lib.specs import parse_part
 
@@ -35,12 +35,14 @@ def ablation_step(spec: str) -> str:
     """The name of a method as an ablation step: its own name or the part it adds; its entry's if `plain_part` is None.
 
     `respec` with a threshold of its own comes before `respec` with ours, and that before `respec` which counts; a
-    paper's setting is no step.
+    paper's setting is no step, nor is the trigger with a match of its own.
     """
     part = plain_part(spec)
     if part is None or paper_setting(spec):
         return paper_setting(spec) or spec
     name, values = part
+    if name == "sam+eagle2+trigger" and "match" in values:
+        return spec
     if name == "respec" and "theta" in values:
         return CANDIDATES
     return THRESHOLD if name == "respec" and values.get("counts") == 0 else STEP_OF.get(name, name)
@@ -79,7 +81,8 @@ def claims_table(report: Report) -> list[dict]:
     if RELAXATION not in held:
         return []
     return [{"respec-relaxed over": base, "claimed (another target, other hardware)": f"more than {claim:.2f} times",
-             "measured here": times_text(one.ratio, one.interval), "so it is": one.verdict}
+             "measured here": times_text(one.ratio, one.interval), "so it is": one.verdict,
+             "this interval": f"{placed(one.interval, claim)} {claim:.2f}"}
             for base, claim in CLAIMED.items() if base in held
             for one in [versus(report, held[base], held[RELAXATION])]]
 

@@ -14,7 +14,7 @@ from typing import Any, NamedTuple
 
 from specdec_lib import catalog, measure
 from specdec_lib.analysis.bench_report import Report
-from specdec_lib.analysis.paper_settings import RESPEC, SETTINGS, KnownValue, paper_setting, paper_spec
+from specdec_lib.analysis.paper_settings import RESPEC, KnownValue, paper_setting, paper_spec
 from specdec_lib.analysis.report_text import interval_text
 from specdec_lib.checkpoints import checkpoint_files
 from specdec_lib.cost.curves import CostCurve
@@ -27,7 +27,8 @@ from specdec_lib.types import Session
 
 KNOBS = ("theta", "penalty", "least", "kept")      # of respec that the sliders move
 SAM_THRESHOLD = 5                                  # tokens that must match in SAM-Decoding as published
-HERE = "these sliders"
+HERE, PAPER, ALONE = "these sliders", "respec(paper)", "trigger alone"
+ALONE_SPEC = "sam+eagle2+trigger(theta=1.5,match=1)"   # the paper's threshold in the place of the match length
 
 
 class ReplayedSetting(NamedTuple):
@@ -67,12 +68,6 @@ class AnswerReplays:
         self.session(spec)
         return not self._limits[spec]
 
-    def holds(self, spec: str) -> bool:
-        """Whether the lattices were recorded that this spec searches, if it searches any."""
-        own = parse_part(spec.split("@")[0])
-        values = our_values(own.name) | dict(own.values)
-        return "path-search" not in catalog.methods()[own.name].parts or values["drafter"] in self.recording.lattices
-
     def setting(self, name: str, spec: str) -> ReplayedSetting:
         """This spec under a name, with its rates."""
         rates = predicted_rates([self.session(spec)], self.costs.curve, self.costs.level)
@@ -84,7 +79,7 @@ class AnswerReplays:
 
         Nothing is counted in any of them: see `replayable`.
         """
-        asked = {HERE: respec_spec(**values), "ours": respec_spec(), "respec(paper)": paper_spec("respec"),
+        asked = {HERE: respec_spec(**values), "ours": respec_spec(), PAPER: paper_spec("respec"),
                  "rival": rival_spec(match)}
         return tuple(self.setting(name, spec) for name, spec in asked.items())
 
@@ -114,23 +109,23 @@ def rival_spec(match: int) -> str:
 def settings_table(found: Sequence[ReplayedSetting], match: int, values: Mapping[str, Any]) -> list[dict]:
     """The four settings of `AnswerReplays.respec` as rows: values of the sliders, tokens per forward, speed."""
     ours, paper = our_values(), {name: _known(known) for name, known in RESPEC.items()}
-    by_name = {HERE: dict(values), "ours": ours, "respec(paper)": paper, "rival": {}}
+    by_name = {HERE: dict(values), "ours": ours, PAPER: paper, "rival": {}}
     return [{"setting": one.name} | {name: _written(by_name[one.name].get(name)) for name in KNOBS}
             | {"match": f"{match}" if one.name == "rival" else "–", "tokens per forward": one.tokens,
                "predicted speed": one.speed} for one in found]
 
 
 def ladder_rows(report: Report, steps: Mapping[str, str], replays: Sequence[AnswerReplays]) -> list[dict]:
-    """Every step of the ablation, then the two papers' settings: measured in the run, and replayed on the answers.
+    """Every step of the ablation, then the trigger without a match length and the paper's setting.
 
-    A paper's setting is measured only if the run holds it; `replayable` and `holds` say which are replayed.
+    Measured where the run holds them, and replayed on the answers; `replayable` says which are replayed.
     """
-    papers = {f"{name}(paper)": paper_spec(name) for name in SETTINGS}
+    papers = {PAPER: paper_spec("respec")}
     measured = {paper_setting(spec) or spec: spec for spec in report.entries}
     rows = []
-    for name, spec in {**steps, **papers}.items():
+    for name, spec in {**steps, ALONE: ALONE_SPEC, **papers}.items():
         entry = report.entries.get(measured.get(name, spec), {})
-        replayed = replays if replayable(spec) and all(one.holds(spec) for one in replays) else ()
+        replayed = replays if replayable(spec) else ()
         tokens, speed = pooled_rates(spec, replayed)
         kind = "none" if not replayed else "exact" if all(one.exact(spec) for one in replayed) else "approximate"
         rows.append({"ablation step": name, "method": name if name in papers else spec,

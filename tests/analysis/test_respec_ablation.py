@@ -56,6 +56,8 @@ def test_a_spec_with_another_policy_is_no_step_and_one_with_parameters_is():
     for spec in ("respec", "respec(depth=3)"):
         assert respec_ablation.ablation_step(spec) == respec_ablation.COUNTS
     assert respec_ablation.ablation_step("respec(counts=0.0)") == respec_ablation.THRESHOLD
+    assert respec_ablation.ablation_step("sam+eagle2+trigger(theta=3)") == respec_ablation.TRIGGER
+    assert respec_ablation.ablation_steps(["sam+eagle2+trigger(theta=1.5,match=1)"]) == {}
     found = respec_ablation.ablation_steps(["respec", "respec(theta=1.0)", "respec(theta=2.0)", "sam+token-recycling"])
     assert found == {respec_ablation.CANDIDATES: "respec(theta=1.0)", respec_ablation.COUNTS: "respec"}
 
@@ -91,6 +93,7 @@ def test_a_claim_and_what_was_measured_stand_in_columns_of_their_own():
     assert [line["claimed (another target, other hardware)"] for line in lines] == [
         "more than 1.33 times", "more than 1.25 times"]
     assert (lines[0]["measured here"], lines[0]["so it is"]) == ("0.50 times (0.50 to 0.50)", "slower")
+    assert lines[0]["this interval"] == "lies below 1.33"
     assert respec_ablation.claims_table(report(PLAIN, ALL)) == []
 
 
