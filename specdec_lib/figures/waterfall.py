@@ -96,4 +96,9 @@ def _kind(factor: float, interval: Interval) -> str:
 
 
 def _hint(factor: float, interval: Interval) -> str:
-    return f"× {factor:.2f}" + (f" ({interval[0]:.2f} to {interval[1]:.2f})" if interval else " (no interval)")
+    """Three digits where an interval that does not hold 1 would be shown as if it ended there."""
+    if not interval:
+        return f"× {factor:.2f} (no interval)"
+    low, high = interval
+    digits = 3 if (high < 1 and f"{high:.2f}" == "1.00") or (low > 1 and f"{low:.2f}" == "1.00") else 2
+    return f"× {factor:.2f} ({low:.{digits}f} to {high:.{digits}f})"

@@ -32,6 +32,12 @@ def test_the_title_gives_the_whole_and_names_the_step_that_loses():
     assert said == ["× 2.00<br>(1.80 to 2.20)", "× 0.50<br>(0.40 to 0.60)", "× 3.00<br>(no interval)"]
 
 
+def test_an_interval_that_excludes_one_is_not_written_as_if_it_ended_there():
+    figure = figures.waterfall(["a", "b"], [1.03, 0.97], [(1.003, 1.061), (0.94, 1.0)])
+    assert [note.text for note in figure.layout.annotations] == [
+        "× 1.03<br>(1.003 to 1.061)", "× 0.97<br>(0.94 to 1.00)"]
+
+
 def test_factors_without_their_intervals_are_refused():
     with pytest.raises(ValueError, match="intervals 1"):
         figures.waterfall(["a", "b"], [1, 2], [None])
