@@ -56,6 +56,10 @@ class PositionScores:
         """The score of this key; `start` if it was never offered."""
         return self._scores.get(key, self.start)
 
+    def tried(self, key: int) -> bool:
+        """Whether a round has offered this key; its score may be `start` nevertheless."""
+        return key in self._scores
+
     def _learn(self, round: Round) -> None:
         before: dict[int, float | None] = {}
         for noted in round.draft.notes.get(self.note, ()):

@@ -39,6 +39,14 @@ def test_a_score_moves_towards_the_accepted_share():
     assert score(GOOD, BAD) == pytest.approx(.7 * .65)
 
 
+def test_a_key_that_was_tried_is_told_from_one_that_was_not_where_both_score_the_same():
+    scores = PositionScores(NOTE)
+    assert score(HALF, scores=scores) == score(HALF, key=8, scores=scores) == scores.start
+    assert (scores.tried(7), scores.tried(8)) == (True, False)
+    scores.read(session_of())
+    assert not scores.tried(7)
+
+
 def test_only_offered_chains_are_scored():
     assert score(BAD, key=8) == 0.5
     assert score(round_of(), GOOD) == score(GOOD)
