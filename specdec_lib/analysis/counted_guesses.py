@@ -1,6 +1,7 @@
 """What a head would draft along a known answer, by its own scores alone and with counts of the text.
 
-The true tokens are drafted, so the row at depth k is that of a path whose first k - 1 tokens were right.
+The true tokens are drafted, so the row at depth k is that of a path whose first k - 1 tokens were right. The score of a
+token is that of `what/eagle2.py` where decoding is greedy: GREEDY times the logit, plus the weighted probability.
 """
 
 from __future__ import annotations
@@ -12,6 +13,7 @@ from specdec_lib.heads.text_counts import TextCounts
 from specdec_lib.scores import KEPT, Scores
 from specdec_lib.trees import deterministic_chain
 from specdec_lib.types import Draft
+from specdec_lib.what.eagle2 import GREEDY
 
 
 class Guess(NamedTuple):
@@ -25,8 +27,9 @@ class Guess(NamedTuple):
     chances: Sequence[float]
 
     def best(self, weight: float) -> int:
-        """The token with the highest logit where counts have this weight."""
-        return max(zip(self.ids, self.logits, self.chances, strict=True), key=lambda one: one[1] + weight * one[2])[0]
+        """The token with the highest score where counts have this weight."""
+        return max(zip(self.ids, self.logits, self.chances, strict=True),
+                   key=lambda one: GREEDY * one[1] + weight * one[2])[0]
 
     def right(self, weight: float) -> bool:
         """Whether that is the token that came."""

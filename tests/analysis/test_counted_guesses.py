@@ -2,8 +2,10 @@
 
 import torch
 
-from specdec_lib.analysis.counted_guesses import answer_guesses, share_right
+from specdec_lib.analysis.counted_guesses import Guess, answer_guesses, share_right
 from specdec_lib.scores import Scores
+from specdec_lib.what.eagle2 import log_chances, usual_sharpness
+from tests.worlds import network_kit
 
 TEXT = (0, 1, 2, 3, 1, 2, 3, 1, 2, 4)
 
@@ -24,6 +26,13 @@ def test_each_position_gives_a_row_a_depth_and_counts_change_the_guess():
     assert not any(one.right(9.0) for one in found if one.place == 9)     # 3 followed before
     assert share_right(found, 9.0, 1) == share_right([one for one in found if one.depth == 1], 9.0) > 0.5
     assert share_right([], 1.0) == 0
+
+
+def test_a_guess_is_the_best_token_of_a_greedy_tree():
+    guess, weight = Guess(1, 5, 7, (7, 8), (2.0, 1.0), (0.0, 0.42)), 2.5   # 2.5 * 0.42 is 1.05: between 1 and GREEDY
+    joined = log_chances(guess.logits, 0.0, usual_sharpness(network_kit(None)), [weight * p for p in guess.chances])
+    assert guess.best(weight) == guess.ids[joined.index(max(joined))] == 7
+    assert guess.best(weight + 0.25) == 8
 
 
 def test_fewer_positions_are_a_part_of_all():
