@@ -14,7 +14,7 @@ from specdec_lib.analysis.compare import Comparison, faster_of, mean_round, meth
 from specdec_lib.analysis.paper_settings import paper_setting
 from specdec_lib.analysis.report_text import estimate_text, interval_text, times_text
 from specdec_lib.analysis.respec_replay import our_values
-from specdec_lib.analysis.wording import placed, verdict
+from specdec_lib.analysis.wording import Interval, placed, verdict
 from specdec_lib.bench import summary
 from specdec_lib.specs import parse_part
 
@@ -82,7 +82,7 @@ def claims_table(report: Report) -> list[dict]:
         return []
     return [{"respec-relaxed over": base, "claimed (another target, other hardware)": f"more than {claim:.2f} times",
              "measured here": times_text(one.ratio, one.interval), "so it is": one.verdict,
-             "this interval": f"{placed(one.interval, claim)} {claim:.2f}"}
+             "this interval": f"{placed(_as_shown(one.interval), claim)} {claim:.2f}"}
             for base, claim in CLAIMED.items() if base in held
             for one in [versus(report, held[base], held[RELAXATION])]]
 
@@ -174,6 +174,10 @@ def family_title(report: Report) -> str:
              for family in report.families]
     return (f"Of {len(found)} pairs of a step and a family, {found.count('faster')} are faster than the step before"
             f" and {found.count('slower')} slower")
+
+
+def _as_shown(interval: Interval) -> Interval:
+    return interval and (round(interval[0], 2), round(interval[1], 2))
 
 
 def _shown(value: object) -> str:

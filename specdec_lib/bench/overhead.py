@@ -29,6 +29,7 @@ LIMIT = 0.5                                        # ms per round, the limit for
 SIZES = (500, 1000, 2000, 4000)                    # tokens of context
 PROMPT = 256
 STEPS = 100                                        # rounds that one size is measured over
+COLD = 3                                           # new method objects whose first round is timed
 BEYOND = 64                                        # tokens after the last size, so that drafts have full size
 VOCAB = 32_000
 ROWS = torch.zeros(1, 1)                           # the logits of a round are not read here
@@ -43,7 +44,7 @@ class Timing(NamedTuple):
 
 
 class Overhead(NamedTuple):
-    """At about `tokens` of context, after `rounds`; `cold`: ms of the first round of a new method object."""
+    """At about `tokens` of context, after `rounds`; `cold`: median ms of the first round of new method objects."""
 
     tokens: int
     rounds: int
@@ -73,15 +74,16 @@ def overheads(spec: str = "respec", sizes: Sequence[int] = SIZES, nodes: int = 8
         took.append((when, what))
         progress(min(len(session.tokens), sizes[-1]), sizes[-1], "tokens of context")
         if len(session.tokens) >= sizes[len(out)]:
-            out.append(overhead(session, took[-steps:], without_model(spec, nodes), clock))
+            out.append(overhead(session, took[-steps:], [without_model(spec, nodes) for _ in range(COLD)], clock))
         if len(out) == len(sizes):
             break
     return tuple(out)
 
 
-def overhead(session: Session, took: Sequence[tuple[float, float]], unread: Method, clock: Clock) -> Overhead:
-    """Sums up the seconds of the last rounds; `unread` is the same method before its first round."""
-    cold = sum(timed_questions(unread, session, clock)[2:])
+def overhead(session: Session, took: Sequence[tuple[float, float]], unread: Sequence[Method],
+             clock: Clock) -> Overhead:
+    """Sums up the seconds of the last rounds; `unread` are objects of the same method before their first round."""
+    cold = median(sum(timed_questions(one, session, clock)[2:]) for one in unread)
     return Overhead(len(session.tokens), len(session.rounds), timing([when for when, _ in took]),
                     timing([what for _, what in took]), timing([when + what for when, what in took]), 1000 * cold)
 

@@ -60,6 +60,13 @@ def test_each_size_is_measured_over_the_rounds_before_it_on_the_clock_given():
     assert told[-1] == (400, 400, "tokens of context")
 
 
+def test_one_interrupted_first_round_does_not_stand_for_all(decode):
+    readings = iter([0.0, 0.0, 0.001, 1.0, 1.0, 10.0, 20.0, 20.0, 20.002])    # start, trigger, draft of three rounds
+    new = [overhead.without_model("respec", 8) for _ in range(overhead.COLD)]
+    found = overhead.overhead(decode[2][-1], [(1.0, 1.0)], new, lambda: next(readings))
+    assert found.cold == pytest.approx(2.0)
+
+
 def test_the_highest_five_of_a_hundred_rounds_are_left_out_of_the_95th_percentile():
     assert overhead.timing([0.001] * 94 + [0.002] + [9.0] * 5) == overhead.Timing(1.0, 2.0)
     assert overhead.timing([0.001] * 94 + [9.0] * 6).high == 9000.0
