@@ -8,7 +8,7 @@ from typing import Any
 
 from specdec_lib import catalog
 from specdec_lib.analysis.bench_report import Report, entry_spec, first_differences, surely_faster
-from specdec_lib.analysis.wording import ends, how_many
+from specdec_lib.analysis.wording import digits_beside_one, ends, how_many
 from specdec_lib.bench import summary as sums
 from specdec_lib.types import Refusal
 
@@ -59,7 +59,8 @@ def times_text(value: float | None, interval: Sequence[float] | None = None) -> 
     """`1.72 times (1.51 to 1.93)`."""
     if value is None:
         return "–"
-    return f"{value:.2f} times" + (f" ({interval_text(interval)})" if interval else "")
+    digits = digits_beside_one(interval or None)
+    return f"{value:.{digits}f} times" + (f" ({interval_text(interval)})" if interval else "")
 
 
 def interval_text(interval: Sequence[float] | None) -> str:

@@ -30,14 +30,22 @@ def over(name: str, ratio: float | None, interval: Interval, base: str, above: s
     if interval is None:
         return f"no interval says whether {name} is {above} or {below} than {base}: {ratio:.2f} times"
     said = verdict(interval, f"{sure}{above} than", f"{sure}{below} than", "not told apart from")
-    return f"{name} is {said} {base}: {ratio:.2f} times ({ends(interval)})"
+    return f"{name} is {said} {base}: {ratio:.{digits_beside_one(interval)}f} times ({ends(interval)})"
 
 
 def ends(interval: Sequence[float]) -> str:
     """`0.90 to 0.98`, with three digits where an interval that does not hold 1 would be shown as if it ended there."""
     low, high = interval
-    digits = 3 if (high < 1 and f"{high:.2f}" == "1.00") or (low > 1 and f"{low:.2f}" == "1.00") else 2
+    digits = digits_beside_one(interval)
     return f"{low:z.{digits}f} to {high:z.{digits}f}"
+
+
+def digits_beside_one(interval: Interval) -> int:
+    """Digits of an interval and of the ratio inside it: three where two would show an end that is not 1 as 1.00."""
+    if interval is None:
+        return 2
+    low, high = interval
+    return 3 if (high < 1 and f"{high:.2f}" == "1.00") or (low > 1 and f"{low:.2f}" == "1.00") else 2
 
 
 def placed(interval: Interval, value: float) -> str:

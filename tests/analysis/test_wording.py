@@ -3,7 +3,7 @@
 import pytest
 
 from specdec_lib import show
-from specdec_lib.analysis import compare, wording
+from specdec_lib.analysis import compare, report_text, wording
 
 
 @pytest.mark.parametrize(("interval", "said"), [
@@ -34,6 +34,13 @@ def test_a_ratio_with_an_interval_becomes_a_sentence():
     ((0.9967, 1.2), "1.00 to 1.20"), ((0.9, 1.003), "0.90 to 1.00"), ((1.0, 1.0), "1.00 to 1.00")])
 def test_an_interval_beside_1_does_not_look_as_if_it_held_it(interval, said):
     assert wording.ends(interval) == said
+
+
+def test_a_ratio_has_the_digits_of_its_interval():
+    assert wording.over("x", .957, (.913, .999), "y") == "x is surely slower than y: 0.957 times (0.913 to 0.999)"
+    assert report_text.times_text(1.003, (1.001, 1.005)) == "1.003 times (1.001 to 1.005)"
+    assert report_text.times_text(1.003, (.98, 1.02)) == "1.00 times (0.98 to 1.02)"
+    assert report_text.times_text(1.003) == "1.00 times"
 
 
 @pytest.mark.parametrize(("interval", "value", "said"), [
