@@ -11,11 +11,20 @@ import math
 from collections.abc import Iterable
 
 from specdec_lib import measure
-from specdec_lib.analysis import compare
+from specdec_lib.analysis import compare, wording
 from specdec_lib.analysis.bench_report import Report, plain_part
 from specdec_lib.analysis.compare import Comparison
-from specdec_lib.analysis.diffuspec_published import ABLATION, BOTH, CELLS, CONTROLLER, NEITHER, SEARCH, AblationCell
-from specdec_lib.analysis.report_text import interval_text
+from specdec_lib.analysis.diffuspec_published import (
+    ABLATION,
+    BOTH,
+    CELLS,
+    CONTROLLER,
+    NEITHER,
+    SEARCH,
+    AblationCell,
+    mean_over_tasks,
+)
+from specdec_lib.analysis.report_text import interval_text, times_text
 from specdec_lib.bench import summary
 from specdec_lib.bench.results import select
 from specdec_lib.specs import split_specs
@@ -125,13 +134,25 @@ def tokens_of_pair(report: Report, pair: Pair, family: str | None = None) -> Com
                       measure.speedup_interval(base, other))
 
 
+def answer_text(report: Report) -> str:
+    """A sentence on DiffuSpec beside plain decoding, and on each part and both beside the drafter alone."""
+    whole, pairs = report.entries[specs_by_cell(report.entries)[BOTH]], effects(report)
+    asked = {"the search": "search, fixed length", "the controller": "controller, no search", "both": "both parts"}
+    found = {said: speed_of_pair(report, pairs[name]) for said, name in asked.items()}
+    told = [f"with {said} it is {times_text(one.ratio, one.interval)} as fast ({one.verdict})"
+            for said, one in found.items()]
+    return (f"Both parts together decode {times_text(whole['speedup'], whole['speedup_ci'])} as fast as plain decoding."
+            f" Beside the drafter alone, {', '.join(told)}.")
+
+
 def pair_table(report: Report, pairs: dict[str, Pair]) -> dict[str, dict]:
     """Comparisons as a table: the ratios of tokens and of speed, and the conclusion from the interval of the speed."""
     out = {}
     for name, pair in pairs.items():
         tokens, speed = tokens_of_pair(report, pair), speed_of_pair(report, pair)
-        out[name] = {"method": speed.other, "against": speed.base, "tokens per forward, times": tokens.ratio,
-                     "95 % of tokens": interval_text(tokens.interval), "times as fast": speed.ratio,
+        times = [wording.number(one.ratio, wording.digits_beside_one(one.interval)) for one in (tokens, speed)]
+        out[name] = {"method": speed.other, "against": speed.base, "tokens per forward, times": times[0],
+                     "95 % of tokens": interval_text(tokens.interval), "times as fast": times[1],
                      "95 % of speed": interval_text(speed.interval), "so it is": speed.verdict}
     return out
 
@@ -147,9 +168,11 @@ def cell_table(report: Report) -> dict[str, dict]:
 
 
 def printed_cells() -> dict[str, dict]:
-    """The four cells, as the paper's Table 2 prints them."""
+    """The four cells as the paper's Table 2 prints them, beside our means over the tasks of its Table 4."""
+    means = {one: mean_over_tasks(one) for one in ABLATION}
     return {NAMES[one]: {"search": "on" if one.search else "off", "controller": "on" if one.controller else "off",
-                         "MAT": said.tokens, "speed-up": said.speed} for one, said in ABLATION.items()}
+                         "MAT": said.tokens, "speed-up": said.speed, "MAT, mean of Table 4": means[one].tokens,
+                         "speed-up, mean of Table 4": means[one].speed} for one, said in ABLATION.items()}
 
 
 def search_ms(report: Report) -> float | None:

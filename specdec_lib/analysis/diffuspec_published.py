@@ -66,6 +66,12 @@ INDEPENDENT: Mapping[str, PublishedClaim] = {      # GSM8K, 10 prompts; its file
     "best words of 6 slots, no search, no controller, Qwen2.5-32B": PublishedClaim(3.77 + 1, 1.95)}
 
 
+def mean_over_tasks(cell: AblationCell) -> PublishedClaim:
+    """Our arithmetic mean of a cell's six tasks in Table 4; the means that Table 2 prints are other numbers."""
+    rows = PER_TASK[cell]
+    return PublishedClaim(sum(one.tokens for one in rows) / len(rows), sum(one.speed for one in rows) / len(rows))
+
+
 def plain_step(said: PublishedClaim, took: RoundTime) -> float:
     """The time of a plain step that a printed row implies, in the unit of `took`."""
     return said.speed * took.whole / said.tokens

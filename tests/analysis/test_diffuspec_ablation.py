@@ -59,6 +59,21 @@ def test_a_part_can_win_tokens_and_lose_time():
     assert diffuspec_ablation.tokens_of_pair(slow, pair).verdict == "faster"
 
 
+def test_the_answer_takes_each_part_beside_the_drafter_alone_and_both_beside_plain_decoding():
+    said = diffuspec_ablation.answer_text(RUN)
+    assert said.startswith("Both parts together decode 2.00 times")
+    assert "with the search it is 1.29 times (1.29 to 1.29) as fast (faster)" in said
+    assert "with the controller it is 1.20 times" in said
+    assert "with both it is 1.50 times" in said
+
+
+def test_the_means_of_the_papers_tables_differ_where_the_search_is_off():
+    cells = diffuspec_ablation.printed_cells()
+    assert cells["both"]["speed-up, mean of Table 4"] == pytest.approx(3.08, abs=.005)
+    assert cells["neither"]["speed-up"] == 2.69
+    assert cells["neither"]["speed-up, mean of Table 4"] == pytest.approx(2.43, abs=.005)
+
+
 def test_tokens_per_forward_are_paired_over_prompts_and_need_five():
     few = report(PLAIN[:4], FOUR[0][:4], FOUR[1][:4])
     assert diffuspec_ablation.tokens_of_pair(few, (SPECS[0], SPECS[1])).interval is None

@@ -38,3 +38,6 @@ def test_the_published_rows_name_the_paper_and_the_independent_run():
     rows = diffuspec_plane.published_maths()
     assert rows["the paper, mathematics"] == {"tokens": 7.61, "speed": 4.05}
     assert sum("Qwen" in name for name in rows) == 2
+    lengths = diffuspec_plane.published_lengths()
+    assert lengths["20 tokens"] == {"tokens": 6.56, "speed": 2.98}
+    assert lengths["controller, 20 to 30"] == {"tokens": 6.99, "speed": 3.08}
