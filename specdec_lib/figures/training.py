@@ -14,14 +14,20 @@ Points = Sequence[tuple[float, float | None]]
 
 
 def training_curves(runs: Mapping[str, Points], y_title: str = "tokens per target forward",
-                    x_title: str = "minutes of training", title: str | None = None) -> go.Figure:
-    """One line for each training run, of points (x, y) measured during training; runs may differ in x."""
+                    x_title: str = "minutes of training", title: str | None = None,
+                    laws: Sequence[str] = ()) -> go.Figure:
+    """One line for each training run, of points (x, y) measured during training; runs may differ in x.
+
+    A run of one point is a large mark. Names in `laws` were computed, not measured: a line without marks.
+    """
     figure = canvas(title or _furthest(runs, y_title), x_title, y_title)
     for place, (name, points) in enumerate(runs.items()):
         look = series(place)
+        lone = len(points) == 1
         figure.add_scatter(x=numbers([x for x, _ in points]), y=numbers([y for _, y in points]), name=name,
-                           mode="lines+markers", line={"color": look["colour"], "dash": look["dash"]},
-                           marker={"symbol": look["symbol"], "size": 6})
+                           mode="lines" if name in laws else "markers" if lone else "lines+markers",
+                           line={"color": look["colour"], "dash": look["dash"]},
+                           marker={"symbol": look["symbol"], "size": 12 if lone else 6})
     return with_legend(figure)
 
 
@@ -51,6 +57,8 @@ def gains(names: Sequence[str], stages: Mapping[str, Sequence[float | None]], ti
         text = ["" if value is None else f"{value:.2f}" for value in values]
         figure.add_bar(x=list(names), y=numbers(values), name=stage, text=text, textposition="outside", textangle=turn,
                        marker=hatched(look["colour"], look["pattern"]), cliponaxis=False, hovertemplate=hover())
+    most = max((value for values in stages.values() for value in values if value is not None), default=1.0)
+    figure.update_yaxes(range=[0, max(1.1, (1.2 if turn else 1.1) * most)])    # the numbers stand above the bars
     figure.add_hline(y=1, line={"color": PALETTE["target"], "dash": "dash"}, name="plain decoding", showlegend=True)
     return figure.update_layout(barmode="group", showlegend=True)
 
