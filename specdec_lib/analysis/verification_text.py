@@ -7,6 +7,7 @@ random numbers has less overlap without any loss.
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterable, Sequence
 
 from specdec_lib import measure
@@ -118,14 +119,27 @@ def most_repetitive_pair(report: Report, spec: str) -> tuple[Decode, Decode]:
     return pairs[max(range(len(pairs)), key=lambda place: (loops[place][1] - loops[place][0], -alike[place]))]
 
 
-def speed_table(some: Iterable[RulePoint]) -> dict[str, dict]:
+def row_names(some: Sequence[RulePoint]) -> dict[str, str]:
+    """Spec -> the rule as the figures name its point, after the drafter if there are several.
+
+    The spec itself where two methods would share a name.
+    """
+    several = len({one.drafter for one in some}) > 1
+    names = {one.spec: f"{one.drafter}, {one.label}" if several else one.label for one in some}
+    times = Counter(names.values())
+    return {spec: name if times[name] == 1 else spec for spec, name in names.items()}
+
+
+def speed_table(some: Sequence[RulePoint]) -> dict[str, dict]:
     """Every point: tokens per forward, its speed over plain decoding and over its lossless rule, with intervals."""
-    return {one.spec: {"tokens per forward": one.tokens, "speed-up": times_text(*one.speed),
-                       "over its lossless rule": times_text(*one.over), "not the best, of 100": one.not_best}
+    names = row_names(some)
+    return {names[one.spec]: {"tokens per forward": one.tokens, "speed-up": times_text(*one.speed),
+                              "over its lossless rule": times_text(*one.over), "not the best, of 100": one.not_best}
             for one in some}
 
 
-def change_table(some: Iterable[RulePoint]) -> dict[str, dict]:
+def change_table(some: Sequence[RulePoint]) -> dict[str, dict]:
     """Every point: the differences of the four measures from plain decoding, with intervals."""
-    return {one.spec: {f"{said}, minus plain decoding's": estimate_text(*one.change[gate], signed=True)
-                       for gate, said in QUALITIES.items()} for one in some}
+    names = row_names(some)
+    return {names[one.spec]: {f"{said}, minus plain decoding's": estimate_text(*one.change[gate], signed=True)
+                              for gate, said in QUALITIES.items()} for one in some}

@@ -11,7 +11,7 @@ from specdec_lib.figures.theme import PALETTE, TEMPLATE, canvas, numbers, series
 
 Interval = Sequence[float] | None
 ROOM = 80                                          # extra pixels of height, for the whiskers of many points
-STRICT = "star-diamond"                            # the symbol of lossless methods on every curve
+STRICT = "hourglass"                               # the symbol of lossless methods, which no series has
 
 
 class TradeoffPoint(NamedTuple):

@@ -7,6 +7,7 @@ from tests.analysis.test_verification_tradeoff import HARD, HEAD, PLAIN, RUN, SO
 
 POINTS = verification_tradeoff.rule_points(RUN)
 ALL = verification_text.judged_measures(RUN)
+NAME = "eagle, relaxed (margin 0.1)"               # of SOFT in a table
 
 
 def test_a_rule_is_faster_only_by_the_interval_over_the_lossless_one_of_its_drafter():
@@ -79,7 +80,8 @@ def test_above_temperature_zero_the_overlap_is_shown_and_not_judged():
     assert "overlap" not in verification_text.verdicts(points, verification_text.judged_measures(warm))[0]
     assert "temperature 0.7" in verification_text.comparison_text(warm)
     assert "the rule causes every difference" in verification_text.comparison_text(RUN)
-    assert verification_text.change_table(points)[SOFT]["overlap with ar, minus plain decoding's"].startswith("-1.000")
+    row = verification_text.change_table(points)["relaxed (margin 0.1)"]
+    assert row["overlap with ar, minus plain decoding's"].startswith("-1.000")
 
 
 def test_without_a_lossless_rule_to_hold_it_against_a_sentence_says_so():
@@ -88,12 +90,19 @@ def test_without_a_lossless_rule_to_hold_it_against_a_sentence_says_so():
 
 
 def test_the_tables_have_a_line_for_every_method_with_intervals():
-    line = verification_text.speed_table(POINTS)[SOFT] | verification_text.change_table(POINTS)[SOFT]
+    line = verification_text.speed_table(POINTS)[NAME] | verification_text.change_table(POINTS)[NAME]
     assert line["over its lossless rule"] == "2.00 times (2.00 to 2.00)"
     assert line["not the best, of 100"] == 50
     assert line["target NLL (nats per token), minus plain decoding's"] == "+0.100 (+0.100 to +0.100)"
     for made in (verification_text.speed_table(POINTS), verification_text.change_table(POINTS)):
-        assert list(made) == [one.spec for one in POINTS]
+        assert list(made) == [f"{one.drafter}, {one.label}" for one in POINTS]
+
+
+def test_rows_are_named_like_the_points_of_the_figure_and_by_their_spec_where_two_would_share_a_name():
+    own, bare = "eagle@relaxed(sources=('eagle',))", "eagle@relaxed"
+    points = verification_tradeoff.rule_points(report(PLAIN, HEAD, decodes(own, 0.8), decodes(bare, 0.9)))
+    assert verification_text.row_names(points) == {"eagle": "rejection", own: own, bare: bare}
+    assert len(verification_text.speed_table(points)) == 3
 
 
 def test_the_farthest_text_is_the_one_that_repeats_itself_most_and_else_the_least_alike():
