@@ -1,4 +1,4 @@
-"""Rank of the target's token in each slot of recorded lattices, over all positions of a text.
+"""Rank of the target's token in each slot of recorded lattices, and what chains through them would have accepted.
 
 Counts on the recorded text; no model runs. A slot counts wherever the text has a token for it.
 """
@@ -6,10 +6,15 @@ Counts on the recorded text; no model runs. A slot counts wherever the text has 
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
+from itertools import accumulate, takewhile
+from operator import mul
 
 from specdec_lib.analysis.guess_calibration import Guesses
+from specdec_lib.lazy import torch
 from specdec_lib.models.replay import Recording
+from specdec_lib.types import Lattice
 
+Place = tuple[Lattice, Sequence[int]]              # the slots drafted at a position, and the tokens that followed there
 Ranks = tuple[tuple[int | None, ...], ...]         # [position][slot]; 0 is the best, None: no candidate
 
 
@@ -42,6 +47,26 @@ def chain_acceptance(found: Ranks) -> list[float | None]:
         reached = [row for row in found if len(row) > depth and all(rank == 0 for rank in row[:depth])]
         out.append(_share([row[depth] == 0 for row in reached]))
     return out
+
+
+def drawn_accepted(places: Sequence[Place], chains: Iterable[int], temperature: float) -> dict[int, float]:
+    """Number of chains -> expected accepted tokens per place at temperature 0, if so many are drawn at `temperature`.
+
+    A chain takes one candidate per slot from their softmax, as `SampledChains` with `best=False` does; a token that is
+    no candidate is never drawn. All chains are verified, so a token counts where one of them has the text up to it.
+    """
+    begins = []
+    for lattice, came in places:
+        right = [float(torch.softmax(logp.double() / temperature, 0)[ids == token].sum())
+                 for ids, logp, token in zip(lattice.ids, lattice.logp, came, strict=False)]
+        begins += accumulate(right, mul)
+    return {k: sum(1 - (1 - q) ** k for q in begins) / max(1, len(places)) for k in chains}
+
+
+def best_accepted(places: Sequence[Place]) -> float:
+    """Accepted tokens per place at temperature 0 of one chain, the best candidate of every slot."""
+    ranks = [token_ranks(lattice.ids.tolist(), came) for lattice, came in places]
+    return sum(sum(1 for _ in takewhile(lambda rank: rank == 0, row)) for row in ranks) / max(1, len(ranks))
 
 
 def drawn_beside_best(drafter: str, best: float, drawn: Mapping[int, float]) -> str:

@@ -1,12 +1,16 @@
 """Where the target's token stands in recorded lattices, counted by hand."""
 
+from math import log
+
 import pytest
 import torch
 
 from specdec_lib.analysis.guess_calibration import Guesses
 from specdec_lib.analysis.lattice_recall import (
+    best_accepted,
     chain_acceptance,
     chain_guesses,
+    drawn_accepted,
     drawn_beside_best,
     one_at_a_time,
     ranks_by_slot,
@@ -69,3 +73,28 @@ def test_lattices_that_were_not_recorded_are_refused():
     ({1: 0.6, 2: 0.8}, "one drawn chain 0.60; drawing loses nothing.")])
 def test_a_sentence_says_how_many_drawn_chains_reach_the_chain_of_best_words(drawn, said):
     assert drawn_beside_best("slots", 0.6, drawn) == f"slots: the chain of best words has 0.60 accepted words, {said}"
+
+
+def slots(*logits):
+    """Two candidates for each slot, 5 and 6, with these raw log-probabilities; they need not sum to one."""
+    return Lattice(torch.tensor([[5, 6]] * len(logits)), torch.tensor(logits))
+
+
+def test_drawn_chains_accept_what_one_of_them_begins_with():
+    half, came = slots((-2.0, -2.0), (-2.0, -2.0)), (5, 6)
+    assert drawn_accepted([(half, came)], (1, 2), 1.0) == pytest.approx({1: 0.5 + 0.25, 2: 0.75 + 7 / 16})
+    assert drawn_accepted([(half, came), (half, (7, 5))], (1,), 1.0) == pytest.approx({1: 0.375})     # 7: no candidate
+
+
+def test_a_draft_temperature_flattens_the_candidates_alone_and_the_best_chain_is_its_limit():
+    sharp, odds = slots((log(0.3), log(0.1)), (log(0.3), log(0.1))), {1: 0.75 + 0.75 * 0.75}          # 3 to 1
+    assert drawn_accepted([(sharp, (5, 5))], (1,), 1.0) == pytest.approx(odds)
+    assert drawn_accepted([(sharp, (5, 6))], (1,), 0.01) == pytest.approx({1: best_accepted([(sharp, (5, 6))])})
+    assert best_accepted([(sharp, (5, 5)), (sharp, (6, 5)), (sharp, (5, 9, 9))]) == 1.0
+    assert drawn_accepted([(sharp, (5, 5))], (1,), 1e9)[1] == pytest.approx(0.75)
+
+
+def test_a_position_without_slots_counts_and_no_position_has_no_words():
+    empty = Lattice(torch.zeros((0, 2), dtype=torch.int64), torch.zeros((0, 2)))
+    assert drawn_accepted([(empty, (5,)), (slots((0.0, 0.0)), (5,))], (1,), 1.0) == {1: 0.25}
+    assert (drawn_accepted([], (1, 2), 1.0), best_accepted([])) == ({1: 0.0, 2: 0.0}, 0.0)
