@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import math
+from collections import Counter
 from collections.abc import Mapping, Sequence
 
 import plotly.graph_objects as go
@@ -11,18 +13,22 @@ from specdec_lib.figures.theme import PALETTE, canvas, numbers, same_length, ser
 ROLES = {"p": ("target", "solid"), "q": ("draft", "dash"), "accepted": ("accepted", "dot"),
          "residual": ("extra", "dashdot")}
 GAP = 1                                            # pixels between images
+BIN = 0.1                                          # width of a bar of a histogram
 
 
 def densities(x: Sequence[float], curves: Mapping[str, Sequence[float]], title: str,
               drawn: Mapping[str, Sequence[float]] | None = None) -> go.Figure:
     """Densities over a real token; names in ROLES have fixed colours, others the next of the series.
 
-    `drawn` are samples by name, shown as histograms that integrate to one.
+    `drawn` are samples by name, shown as histograms that integrate to one: counted here, so that many of them are
+    no burden for a page.
     """
     figure = canvas(title, "token", "density")
     for name, values in (drawn or {}).items():
-        figure.add_histogram(x=numbers(values), histnorm="probability density", name=name, opacity=0.4,
-                             marker={"color": PALETTE["quiet"]}, xbins={"size": 0.1})
+        counts = Counter(math.floor(value / BIN) for value in values)
+        bins = sorted(counts)
+        figure.add_bar(x=[(at + 0.5) * BIN for at in bins], y=[counts[at] / (len(values) * BIN) for at in bins],
+                       width=BIN, name=name, opacity=0.4, marker={"color": PALETTE["quiet"], "line": {"width": 0}})
     for place, (name, values) in enumerate(curves.items()):
         same_length(x=x, values=values)
         look = series(place)
