@@ -12,7 +12,7 @@ from specdec_lib.figures.theme import INK, PALETTE, canvas, literal, numbers, sa
 
 CELL = 38                                          # pixels
 APART = 1.15                                       # a tick over the one before it, so that their numbers fit
-MARKS = {"new": ("circle-open", "accepted"), "kept": ("square-open", "target"), "revised": ("x-open", "rejected"),
+MARKS = {"new": ("circle-open", "accepted"), "kept": ("square-open", "target"), "revised": ("hexagon-open", "rejected"),
          "hidden": ("diamond-open", "extra")}
 SAID = {"new": "written by this forward", "kept": "decided again, same token", "revised": "decided again, changed",
         "hidden": "hidden, given back"}
