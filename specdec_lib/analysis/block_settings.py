@@ -6,6 +6,7 @@ import json
 from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cached_property
+from os.path import commonprefix
 from pathlib import Path
 from typing import Any
 
@@ -74,6 +75,25 @@ def gate_rows(runs: BlockRuns, kind: str, k: int) -> dict[str, dict[str, float |
     rows[f"beam search, {runs.kept['beam']['width']} wide"] = runs.beam(kind)
     return {name: {key: "" if value is None else round(value, 3) for key, value in row.items()}
             for name, row in rows.items()}
+
+
+def neighbours_of_wrong_slots(runs: BlockRuns, setting: BlockSetting) -> dict[str, int]:
+    """What the first wrong slot of a round holds, beside greedy decoding's tokens around it, over the examples.
+
+    For a strict setting, whose output is greedy decoding's. A token that stands before and after counts as before.
+    """
+    found = dict.fromkeys(("the token before", "the token after", "another"), 0)
+    for text in runs.examples:
+        greedy = [token for _, emitted in runs.rounds(text, None) for token in emitted]
+        at = 0
+        for drafted, emitted in runs.rounds(text, setting):
+            right = len(commonprefix((drafted, emitted)))
+            if right < min(len(drafted), len(emitted)):
+                before, after = greedy[:at + right][-1:], greedy[at + right + 1:][:1]
+                held = [drafted[right]]
+                found["the token before" if held == before else "the token after" if held == after else "another"] += 1
+            at += len(emitted)
+    return found
 
 
 def rates(found: Counts) -> dict[str, float | None]:

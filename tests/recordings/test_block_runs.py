@@ -1,10 +1,17 @@
 """Recorded runs of specdec on a tiny model, and the numbers and marks that are read from them."""
 
 import json
+from dataclasses import asdict
 
 import pytest
 
-from specdec_lib.analysis.block_settings import SHIPPED, load_block_runs, marks
+from specdec_lib.analysis.block_settings import (
+    SHIPPED,
+    BlockRuns,
+    load_block_runs,
+    marks,
+    neighbours_of_wrong_slots,
+)
 from specdec_lib.recordings.block_runs import BlockSetting, record_blocks, run_of, settings
 from specdec_lib.seq2seq.alphabet import END, source_ids
 from specdec_lib.seq2seq.dictionary import Spelling
@@ -71,3 +78,16 @@ def test_in_the_shipped_runs_the_strict_gate_has_greedy_decodings_errors_and_a_l
             strict, loose = (runs.rates(runs.nearest(k, *rule), kind)["tokens per forward"]
                              for rule in ((1, 1.0), (5, 3.0)))
             assert loose > strict > 1
+
+
+def test_a_wrong_slot_holds_the_token_before_the_one_after_or_another():
+    setting = BlockSetting(3, 1, 0.0)
+    plain = [([], [token]) for token in (4, 5, 6, 7, 8)]
+    rounds = [([4, 4, 9], [4, 5]),                 # a repetition
+              ([7, 9, 9], [6]),                    # it skips the 6
+              ([7, 9, 9], [7, 8])]                 # neither
+    totals = {"words": dict.fromkeys(("tokens", "forwards", "drafted", "accepted", "edits", "length", "wrong"), 1)}
+    runs = BlockRuns({"runs": [{"setting": None, **totals}, {"setting": asdict(setting), **totals}],
+                      "examples": {"a": {"runs": [plain, rounds]}}})
+    assert neighbours_of_wrong_slots(runs, setting) == {"the token before": 1, "the token after": 1, "another": 1}
+    assert sum(neighbours_of_wrong_slots(load_block_runs(), load_block_runs().nearest(25, 1, 0.0)).values()) == 47
