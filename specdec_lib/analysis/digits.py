@@ -44,14 +44,25 @@ def read_run(folder: Path | str = "shipped") -> DigitsRun:
 
 
 def speed_rows(run: DigitsRun) -> list[dict]:
-    """By method: target forwards and milliseconds per image, and both against the target alone."""
+    """By method: forwards of a batch, what each draft forward may cost, milliseconds per image, and the speed-up."""
     rows = []
     for name, found in run.methods.items():
-        base, mine = seconds_each(run.plain(found["kind"])), seconds_each(found)
+        plain = run.plain(found["kind"])
+        base, mine = seconds_each(plain), seconds_each(found)
         rows.append({"method": name, "lossless": found["lossless"], "accepted": found["acceptance"],
                      "target forwards per batch": found["target_forwards"] / found["batches"],
-                     "ms per image": milliseconds(found), "speed-up": base and mine and base / mine})
+                     "draft forwards per batch": found["draft_forwards"] / found["batches"],
+                     "may cost each": break_even(plain, found), "ms per image": milliseconds(found),
+                     "speed-up": base and mine and base / mine})
     return rows
+
+
+def break_even(plain: Mapping[str, Any] | None, found: Mapping[str, Any]) -> float | None:
+    """Target forwards that a draft forward saves, the most that it may cost; None without a draft or a plain run."""
+    if plain is None or not found["draft_forwards"]:
+        return None
+    saved = plain["target_forwards"] / plain["batches"] - found["target_forwards"] / found["batches"]
+    return saved * found["batches"] / found["draft_forwards"]
 
 
 def seconds_each(found: Mapping[str, Any] | None) -> float | None:
@@ -75,7 +86,7 @@ def quality_rows(run: DigitsRun) -> list[dict]:
 def spanned(found: Mapping[str, Any], key: str) -> str:
     """A figure with its interval."""
     low, high = found[f"{key}_interval"]
-    return f"{found[key]:.3f} [{low:.3f}, {high:.3f}]"
+    return f"{found[key]:.3f} ({low:.3f} to {high:.3f})"
 
 
 def told_apart(found: Mapping[str, Any]) -> str:

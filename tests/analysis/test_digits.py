@@ -9,8 +9,8 @@ from specdec_lib.analysis.digits import DigitsRun, alignment, quality_rows, qual
 
 def found(seconds, acceptance, p_value, **more):
     return {"kind": "diffusion", "speculates": acceptance is not None, "lossless": True, "images": 10, "batches": 2,
-            "target_forwards": 32, "seconds": seconds, "acceptance": acceptance, "p_value": p_value, "energy": 0.1,
-            "accuracy": 0.9, "accuracy_interval": [0.8, 0.95], "frechet": 1.0} | more
+            "target_forwards": 32, "draft_forwards": 0, "seconds": seconds, "acceptance": acceptance,
+            "p_value": p_value, "energy": 0.1, "accuracy": 0.9, "accuracy_interval": [0.8, 0.95], "frechet": 1.0} | more
 
 
 RUN = DigitsRun(Path(), {"methods": {"diffusion-plain": found(2.0, None, 0.5), "diffusion": found(1.0, 0.4, 0.6),
@@ -20,6 +20,15 @@ RUN = DigitsRun(Path(), {"methods": {"diffusion-plain": found(2.0, None, 0.5), "
 def test_speed_is_taken_against_the_target_alone():
     assert [row["speed-up"] for row in speed_rows(RUN)] == [1, 2, 0.5]
     assert [row["ms per image"] for row in speed_rows(RUN)] == [200, 100, 400]
+
+
+def test_a_draft_forward_pays_below_the_target_forwards_that_it_saves():
+    fewer = found(1.0, 0.4, 0.6, target_forwards=12, draft_forwards=40)
+    rows = speed_rows(DigitsRun(Path(), {"methods": {"diffusion-plain": found(2.0, None, 0.5), "diffusion": fewer}}))
+    assert [row["draft forwards per batch"] for row in rows] == [0, 20]
+    assert [row["may cost each"] for row in rows] == [None, 0.5]
+    [alone] = speed_rows(DigitsRun(Path(), {"methods": {"diffusion": fewer}}))
+    assert alone["may cost each"] is None
 
 
 def test_a_run_that_was_not_timed_says_nothing_of_speed():
@@ -37,7 +46,7 @@ def test_the_factor_of_alignment_is_the_ratio_of_both_acceptances():
 def test_images_are_told_apart_by_the_p_value_alone():
     assert [told_apart(one).split()[0] for one in RUN.methods.values()] == ["not", "not", "told"]
     assert told_apart({"p_value": None}).startswith("no plain")
-    assert quality_rows(RUN)[0]["accuracy"] == "0.900 [0.800, 0.950]"
+    assert quality_rows(RUN)[0]["accuracy"] == "0.900 (0.800 to 0.950)"
 
 
 @pytest.mark.parametrize(("acceptance", "p", "said"), [
