@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import re
+import textwrap
 from collections.abc import Mapping, Sequence
 from html import escape
 from typing import Any, Protocol
@@ -33,6 +35,7 @@ GALLERY = {                                        # notebook -> what to move in
 PARTS = {"0": "The basis", "1": "When to draft", "2": "What to draft", "3": "How to verify", "4": "Systems, measured",
          "5": "Drafting and verifying at the same time", "6": "Diffusion models as the target",
          "7": "Beyond left-to-right text", "8": "Training", "9": "Report and your own method"}
+SHORT = 120                                        # letters of what a notebook is about, in the contents
 LOOK = """
 :root { --jp-layout-color0: #ffffff; --jp-content-font-color1: #1a1a1a; --jp-content-link-color: #0b57a4;
   --jp-content-font-family: system-ui, sans-serif; --line: #767676; }
@@ -50,13 +53,17 @@ SEARCH = """
 const field = document.querySelector("input[type=search]"), list = document.querySelector("#found");
 field.addEventListener("input", () => {
   const words = field.value.toLowerCase().split(/\\s+/).filter(Boolean);
-  const hits = words.length ? held.filter(one => words.every(word => one.text.toLowerCase().includes(word))) : [];
+  const holds = (...texts) => words.every(word => texts.join(" ").toLowerCase().includes(word));
+  const near = held.filter(one => holds(one.text, one.said));
+  const hits = words.length ? [...near, ...held.filter(one => !near.includes(one) && holds(one.text, one.about))] : [];
   list.replaceChildren(...hits.slice(0, 40).map(one => {
-    const item = document.createElement("li"), link = document.createElement("a");
-    link.href = one.to; link.textContent = one.text; item.append(link);
+    const [item, link, said] = ["li", "a", "span"].map(kind => document.createElement(kind));
+    link.href = one.to; link.textContent = one.text; said.textContent = one.said; said.className = "about";
+    item.append(link, " ", said);
     return item;
   }));
-  document.querySelector("#count").textContent = words.length ? `${hits.length} headings found` : "";
+  document.querySelector("#count").textContent =
+    words.length ? `${hits.length} found${hits.length > 40 ? ", the first 40 below" : ""}` : "";
 });
 """
 
@@ -72,8 +79,9 @@ class Contents(Protocol):
 
 def index_page(pages: Sequence[Contents], gallery: bool) -> str:
     """The contents: flagships first, then every part; and a search over titles and headings."""
-    held = [{"text": page.title, "to": f"{page.name}.html"} for page in pages]
-    held += [{"text": f"{page.title} › {text}", "to": f"{page.name}.html#{anchor}"}
+    held = [{"text": page.title, "to": f"{page.name}.html", "said": subject(page),
+             "about": f"{page.name} {page.about}"} for page in pages]
+    held += [{"text": f"{page.title} › {text}", "to": f"{page.name}.html#{anchor}", "said": "", "about": ""}
              for page in pages for text, anchor in page.headings]
     first = [page for page in pages if page.name in FLAGSHIPS]
     parts = {"Flagships": first} if first else {}
@@ -85,8 +93,8 @@ def index_page(pages: Sequence[Contents], gallery: bool) -> str:
     begin = (f' Begin with <a href="{TOUR}.html">the tour</a> (ten minutes), or follow the path of fifteen notebooks at'
              " its end." if any(page.name == TOUR for page in pages) else "")
     return _page("Speculative decoding, a workbook",
-                 f"<p>Every notebook, executed; the controls work without a kernel and without a network.{begin}</p>"
-                 '<p><label>Search titles and headings: <input type="search" name="search"></label> '
+                 f"<p>Executed notebooks: {len(pages)}. Their controls work without a kernel and a network.{begin}</p>"
+                 '<p><label>Search by method, paper or heading: <input type="search" name="search"></label> '
                  f'<span id="count" role="status"></span></p><ul id="found"></ul>{lists}'
                  f"<script>const held = {data};{SEARCH}</script>",
                  ('<a href="gallery.html">gallery</a>' if gallery else "")
@@ -123,7 +131,15 @@ def _arxiv(number: str | None) -> str:
 
 def _item(page: Contents) -> str:
     return (f'<li><a href="{page.name}.html">{escape(page.title)}</a> '
-            f'<span class="about">{escape(page.name.partition("_")[0])}</span></li>')
+            f'<span class="about">{escape(subject(page))}</span></li>')
+
+
+def subject(page: Contents) -> str:
+    """The number of a notebook and the first sentence of its text, a long one to its colon: the method and its paper."""
+    first = re.split(r"(?<!al)\.(?=\s+[A-Z])", page.about, maxsplit=1)[0].removesuffix(".")
+    if len(first) > SHORT:
+        first = re.split(r": |(?<=\)); ", first, maxsplit=1)[0]
+    return " · ".join(filter(None, (page.name.partition("_")[0], textwrap.shorten(first, SHORT, placeholder=" …"))))
 
 
 def _page(title: str, body: str, bar: str) -> str:

@@ -17,7 +17,7 @@ from specdec_lib.commands import site
 from specdec_lib.commands.html_page import page_bar
 from specdec_lib.commands.notebook import notebooks
 from specdec_lib.commands.notebook_runner import NotebookError
-from specdec_lib.commands.site_pages import GALLERY, TOUR, bibliography_page, gallery_page, index_page
+from specdec_lib.commands.site_pages import GALLERY, TOUR, bibliography_page, gallery_page, index_page, subject
 from tests.small_bench import refused
 
 
@@ -113,6 +113,19 @@ def test_the_contents_send_a_first_reader_to_the_tour_where_the_site_has_it():
     tour, other = (SimpleNamespace(name=name, title=name, about="", headings=()) for name in (TOUR, "02_other"))
     assert f'Begin with <a href="{TOUR}.html">the tour</a>' in index_page([tour, other], gallery=False)
     assert "Begin with" not in index_page([other], gallery=False)
+
+
+def test_the_contents_name_the_method_and_paper_of_a_notebook_and_the_search_knows_its_first_paragraph():
+    book = SimpleNamespace(name="12_when_svip", title="When to stop?", headings=(("By hand", "by-hand"),),
+                           about="SVIP (Ng et al. 2024). The draft looks at its entropy. You will see it.")
+    index = index_page([book], gallery=False)
+    assert '<span class="about">12 · SVIP (Ng et al. 2024)</span>' in index
+    [title, heading] = json.loads(re.findall(r"const held = (\[.*?\]);\n", index, re.S)[0])
+    assert title["about"] == f"12_when_svip {book.about}"
+    assert (heading["text"], heading["about"]) == ("When to stop? › By hand", "")
+    assert subject(SimpleNamespace(name="echo", about="word " * 99)).endswith("word …")
+    assert subject(SimpleNamespace(name="40_respec", about="ReSpec (2025): " + "word " * 99)) == "40 · ReSpec (2025)"
+    assert subject(SimpleNamespace(name="echo", about="")) == "echo"
 
 
 def test_every_picture_of_the_gallery_names_a_control_that_its_notebook_moves_first():
