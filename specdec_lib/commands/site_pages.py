@@ -135,7 +135,7 @@ def _item(page: Contents) -> str:
 
 
 def subject(page: Contents) -> str:
-    """The number of a notebook and the first sentence of its text, a long one to its colon: the method and its paper."""
+    """The number of a notebook and the first sentence of its text, or that to its colon: method and paper."""
     first = re.split(r"(?<!al)\.(?=\s+[A-Z])", page.about, maxsplit=1)[0].removesuffix(".")
     if len(first) > SHORT:
         first = re.split(r": |(?<=\)); ", first, maxsplit=1)[0]
