@@ -67,6 +67,15 @@ def to_host(lattice: Lattice) -> Lattice:
     return Lattice(lattice.ids, lattice.logp.double())
 
 
+def keep_best(lattice: Lattice, slots: int) -> Lattice:
+    """The lattice in which the first `slots` slots offer their best token alone, its probability unchanged."""
+    if slots < 1:
+        return lattice
+    logp = lattice.logp.clone()
+    logp[:slots, 1:] = -float("inf")
+    return Lattice(lattice.ids, logp)
+
+
 def best_chain(lattice: Lattice, end: frozenset[int] = frozenset()) -> tuple[int, ...]:
     """The best token of every slot, up to the first end token: the draft without a search."""
     return up_to_end(lattice.ids[:, 0].tolist(), end)

@@ -24,6 +24,7 @@ from specdec_lib.analysis.diffuspec_published import (
     AblationCell,
     mean_over_tasks,
 )
+from specdec_lib.analysis.paper_settings import paper_setting
 from specdec_lib.analysis.report_text import interval_text, times_text
 from specdec_lib.bench import summary
 from specdec_lib.bench.results import select
@@ -33,9 +34,12 @@ from specdec_lib.types import Refusal
 METHODS = ("ar,diffusion-draft(depth=4),diffuspec(depth=4),diffuspec(weight=1),diffuspec,diffuspec(rule='printed'),"
            "diffuspec(depth=4,weight=0.9,score='accepted'),diffuspec(drafter='block-diffusion'),diffuspec-tree,"
            "specdiff,specdiff2,diffusion-draft(depth=4,weights='diffusion-lm-aligned'),block-diffusion,eagle,"
-           "draft-model,sam+token-recycling,ddtree,ddtree(linked=False),ddtree(drafter='diffusion-lm'),eagle2")
+           "draft-model,sam+token-recycling,ddtree,ddtree(linked=False),ddtree(drafter='diffusion-lm'),eagle2,"
+           "diffuspec(depth=4,first=2),diffuspec(rule='printed',shortest=20,longest=30,growth=10,score='sum')")
 NAMES = {NEITHER: "neither", SEARCH: "search", CONTROLLER: "controller", BOTH: "both"}
 PRINTED, LESS, TREE = "diffuspec(rule='printed')", "diffuspec(depth=4,weight=0.9,score='accepted')", "diffuspec-tree"
+LATER = "diffuspec(depth=4,first=2)"
+PAPER = "diffuspec(rule='printed',shortest=20,longest=30,growth=10,score='sum')"
 BLOCK = "diffuspec(drafter='block-diffusion')"
 JOINED, APART, LIKELIEST = "ddtree", "ddtree(linked=False)", "ddtree(drafter='diffusion-lm')"
 ALIGNED = "diffusion-draft(depth=4,weights='diffusion-lm-aligned')"
@@ -86,9 +90,9 @@ def specs_by_cell(specs: Iterable[str]) -> dict[AblationCell, str]:
 
 
 def method_label(spec: str) -> str:
-    """The name of a method in tables: the parts it has, or its spec."""
+    """The name of a method in tables: the parts it has, that of the paper's setting, or its spec."""
     cell = cell_of(spec)
-    return spec if cell is None else NAMES.get(cell, spec)
+    return paper_setting(spec) or spec if cell is None else NAMES.get(cell, spec)
 
 
 def effects(report: Report) -> dict[str, Pair]:
@@ -106,6 +110,8 @@ def variants(report: Report) -> dict[str, Pair]:
     plain, search, both = (held.get(one, "") for one in (NEITHER, SEARCH, BOTH))
     asked = {"printed controller over fixed length": (search, PRINTED),
              "corrected controller over printed": (PRINTED, both), "less of the trigram": (search, LESS),
+             "search from the second slot": (search, LATER), "that search over none": (plain, LATER),
+             "the paper's setting over ours": (both, PAPER),
              "a block drafter's slots": (both, BLOCK), "over the block drafter's own walk": ("block-diffusion", BLOCK),
              "tree over path": (both, TREE), "likeliest tree over that one": (TREE, LIKELIEST),
              "block drafter's tree over its walk": ("block-diffusion", JOINED),

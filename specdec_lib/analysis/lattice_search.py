@@ -1,7 +1,5 @@
 """The path search of DiffuSpec on the recorded lattices of one answer: at a position, and with a controller of length.
 
-`keep_first` and `FirstKept` begin the search at the second slot.
-
 A position takes about a millisecond and a whole answer a tenth of a second, each kept once computed, so sliders call
 this directly.
 """
@@ -9,13 +7,12 @@ this directly.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 from specdec_lib import lattice
 from specdec_lib.how.match import Match
 from specdec_lib.index.sequences import common_prefix
-from specdec_lib.lattice import LatticeDrafter, Proxy
+from specdec_lib.lattice import Proxy
 from specdec_lib.loop import decode
 from specdec_lib.models.replay import Recording, Replay
 from specdec_lib.types import Budget, Draft, Lattice, RandomNumbers, Session, What, When
@@ -106,23 +103,6 @@ class LatticeReplay:
                 self._drafts[key] = what(session, budget, dice)
             return self._drafts[key]
         return draft
-
-
-def keep_first(raw: Lattice) -> Lattice:
-    """The lattice with the best token of its first slot as that slot's only candidate, its probability unchanged."""
-    logp = raw.logp.clone()
-    logp[:1, 1:] = -float("inf")
-    return Lattice(raw.ids, logp)
-
-
-@dataclass(frozen=True)
-class FirstKept:
-    """A drafter whose first slot offers its best token alone, so that a search begins at the second slot."""
-
-    drafter: LatticeDrafter
-
-    def lattice(self, session: Session, depth: int, top: int = 16) -> Lattice:
-        return keep_first(self.drafter.lattice(session, depth, top))
 
 
 def lengths_by_rule(sessions: Mapping[str, Session]) -> tuple[dict[str, list[int]], dict[str, list[int]]]:

@@ -16,13 +16,13 @@ from specdec_lib.types import Method
 def make(kit: Kit, drafter: str = "diffusion-lm", depth: int | None = None, rule: str = "corrected", shortest: int = 2,
          longest: int = 8, growth: int = 2, rate: float = 0.5, share: float = 0.6, margin: int = 2, beam: int = 3,
          mass: float = 0.8, cap: int = 15, weight: float = 0.5, score: str = "mean", keep_end: bool = True,
-         block: int | None = None) -> Method:
+         block: int | None = None, first: int = 1) -> Method:
     """`depth` fixes the length; without it the controller's parameters apply. The others are the search's."""
     when = (kit.part("fixed", depth=depth) if depth is not None else
             kit.part("adaptive-length", rule=rule, shortest=shortest, longest=longest, growth=growth, rate=rate,
                      share=share, margin=margin))
     what = kit.part("path-search", drafter=drafter, beam=beam, mass=mass, cap=cap, weight=weight, score=score,
-                    keep_end=keep_end, block=block)
+                    keep_end=keep_end, block=block, first=first)
     return Method(when, what, kit.part("match"))
 
 

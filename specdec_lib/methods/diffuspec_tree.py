@@ -14,7 +14,7 @@ from specdec_lib.types import Method
 def make(kit: Kit, drafter: str = "diffusion-lm", nodes: int | None = None, depth: int | None = None,
          rule: str = "corrected", shortest: int = 2, longest: int | None = None, growth: int = 2, rate: float = 0.5,
          share: float = 0.6, margin: int = 2, beam: int = 3, mass: float = 0.8, cap: int = 15, weight: float = 0.5,
-         score: str = "mean", keep_end: bool = True, block: int | None = None) -> Method:
+         score: str = "mean", keep_end: bool = True, block: int | None = None, first: int = 1) -> Method:
     """The parameters of `diffuspec`, and `nodes` in total, by default those that the cost curve allows.
 
     `longest` defaults to two thirds of them, so that the tree holds more than the best path.
@@ -25,7 +25,7 @@ def make(kit: Kit, drafter: str = "diffusion-lm", nodes: int | None = None, dept
             kit.part("adaptive-length", rule=rule, shortest=min(shortest, longest), longest=longest, growth=growth,
                      rate=rate, share=share, margin=margin, width=beam, nodes=nodes))
     what = kit.part("path-search", drafter=drafter, beam=beam, mass=mass, cap=cap, weight=weight, score=score,
-                    keep_end=keep_end, tree=True, block=block)
+                    keep_end=keep_end, tree=True, block=block, first=first)
     return Method(when, what, kit.part("match"))
 
 

@@ -44,6 +44,7 @@ class PathSearch:
     cap: int = 15                                  # M_max: candidates of a slot at most
     score: str = "mean"
     keep_end: bool = True                          # end tokens stay candidates wherever the lattice has them
+    first: int = 1                                 # the slot at which the search begins; those before keep their best
     tree: bool = False                             # submit all beams, up to the budget's width
     alone: str = ""                                # note if a proxy was requested and is missing
 
@@ -64,7 +65,8 @@ class PathSearch:
         if depth < 1:
             return Draft()
         raw = lattice.to_host(self.drafter.lattice(session, depth, max(TOP, self.cap + 1)))
-        found = find_paths(raw, session.tokens, session.end, self.proxy, self.rules)
+        asked = lattice.keep_best(raw, self.first - 1)
+        found = find_paths(asked, session.tokens, session.end, self.proxy, self.rules)
         best = lattice.best_path(raw, session.end)
         paths = found.paths[:budget.width] if self.tree else (best if self.slots_alone else found.paths[0],)
         draft = prune(tree_of_paths(paths, found.slots, budget.size), budget)
@@ -86,11 +88,15 @@ def tree_of_paths(paths: Sequence[Path], slots: Sequence[tuple[float, ...]], nod
 
 def make(kit: Kit, drafter: str = "diffusion-lm", beam: int = 3, mass: float = 0.8, cap: int = 15,
          weight: float = 0.5, score: str = "mean", keep_end: bool = True, tree: bool = False,
-         block: int | None = None) -> PathSearch:
+         block: int | None = None, first: int = 1) -> PathSearch:
     """Searches the lattice of the part `drafter`, with blocks of `block` slots if given, and uses the kit's trigram.
 
-    The defaults are DiffuSpec's except `score`: its sum over tokens ("sum") favours an early end.
+    The defaults are DiffuSpec's except `score`: its sum over tokens ("sum") favours an early end. The search begins at
+    slot `first`; with 2, ours, the first slot keeps its best token, since the drafter knows all tokens before it and
+    the trigram two.
     """
+    if first < 1:
+        raise Refusal(f"first must be a slot, 1 or later, got {first}")
     if score not in SCORES or not 0 <= weight <= 1 or beam < 1 or cap < 1 or not 0 < mass <= 1:
         raise Refusal("beam and cap must be at least 1, mass above 0 and at most 1, weight from 0 to 1 and score one of"
                       f" {', '.join(SCORES)}, got {beam}, {cap}, {mass}, {weight} and {score!r}")
@@ -98,7 +104,8 @@ def make(kit: Kit, drafter: str = "diffusion-lm", beam: int = 3, mass: float = 0
     if not hasattr(part, "lattice"):
         raise Refusal(f"{drafter} has no lattice to search: use a drafter that fills slots, such as diffusion-lm")
     proxy, alone = (None, "") if weight == 1 else proxy_of(kit)
-    return PathSearch(part, proxy, 1.0 if proxy is None else weight, beam, mass, cap, score, keep_end, tree, alone)
+    weight = 1.0 if proxy is None else weight
+    return PathSearch(part, proxy, weight, beam, mass, cap, score, keep_end, first, tree, alone)
 
 
 def proxy_of(kit: Kit) -> tuple[Proxy | None, str]:

@@ -1,13 +1,11 @@
 """The search at one position and over an answer: same paths as the drafter's, cut where a controller cuts."""
 
-import numpy as np
 import pytest
 
-from specdec_lib import lattice, loop
+from specdec_lib import lattice
 from specdec_lib.analysis import lattice_search
-from specdec_lib.analysis.lattice_search import CONTROLLERS, FULL, FirstKept, LatticeReplay, keep_first
+from specdec_lib.analysis.lattice_search import CONTROLLERS, FULL, LatticeReplay
 from specdec_lib.models.replay import SHIPPED, load_recording
-from specdec_lib.what.recorded import Recorded
 from specdec_lib.when.adaptive_length import AdaptiveLength
 
 SHORTEST = "multi_turn"
@@ -51,24 +49,6 @@ def test_the_place_shown_first_is_one_where_the_parameters_move_the_path(blocks)
     place = blocks.most_movable(knobs)
     most = max(sum(moved(at, *knob) for knob in knobs.items()) for at in range(len(blocks.recording.output) - 8))
     assert sum(moved(place, *knob) for knob in knobs.items()) == most
-
-
-def test_with_the_first_slot_kept_a_search_starts_with_its_best_token_and_still_chooses_later_ones(blocks):
-    class Backwards:                                   # prefers the least likely candidate of every slot
-        def logp_batch(self, contexts, tokens):
-            return np.broadcast_to(np.arange(tokens.shape[-1]), tokens.shape).astype(float)
-
-    raw = lattice.to_host(blocks.recording.lattice("diffusion-lm", blocks.recording.prompt + 5, 4))
-    whole, kept = (lattice.search(lattice.narrow(one), (), Backwards(), weight=0.0)[0].tokens
-                   for one in (raw, keep_first(raw)))
-    assert whole[0] != raw.ids[0, 0]
-    assert kept[0] == raw.ids[0, 0]
-    assert kept[1:] == whole[1:]
-    drafter = FirstKept(Recorded(blocks.recording, "diffusion-lm"))
-    start = loop.begin(blocks.recording.tokens[:blocks.recording.prompt], 8, blocks.recording.end)
-    asked = drafter.lattice(start, 4, 8)
-    assert asked.ids.shape == (4, 8)
-    assert lattice.candidate_counts(asked) == (1, 8, 8, 8)
 
 
 def test_every_rule_writes_the_answer_and_a_decode_is_kept(blocks):

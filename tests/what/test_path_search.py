@@ -2,6 +2,7 @@
 
 from dataclasses import dataclass, replace
 
+import numpy as np
 import pytest
 import torch
 
@@ -87,6 +88,35 @@ def test_slots_alone_do_not_end_a_draft_before_their_best_tokens_do(values):
     assert draft.tokens == (4, 6, 8, 10, 12)
     assert draft.confidence == pytest.approx((.9, .02, .02, .02, .02))
     assert draft.notes["changed"] == 0
+
+
+class Backwards:
+    """A proxy that prefers the last candidate of every slot."""
+
+    def logp_batch(self, contexts, tokens):
+        return np.broadcast_to(np.arange(tokens.shape[-1]), tokens.shape).astype(float)
+
+
+class Even:
+    """Slots of four candidates that differ little."""
+
+    def lattice(self, session, depth: int, top: int = 16) -> Lattice:
+        ids = torch.arange(1, 4 * depth + 1).view(depth, 4)
+        return Lattice(ids, torch.tensor([[.28, .26, .24, .22]] * depth, dtype=torch.float64).log())
+
+
+def test_a_search_from_a_later_slot_keeps_the_best_token_of_those_before():
+    def tokens(first, **values):
+        search = PathSearch(Even(), Backwards(), 0.0, mass=1.0, first=first, **values)
+        return search(begin((20,), 9), Budget(4), NO_DICE).tokens
+
+    assert tokens(1) == (4, 8, 12, 16)
+    assert tokens(2) == (1, 8, 12, 16)
+    assert tokens(3) == (1, 5, 12, 16)
+    assert tokens(9) == (1, 5, 9, 13)
+    assert tokens(2, tree=True)[0] == 1
+    with pytest.raises(Refusal, match="first must be a slot"):
+        world().part("path-search", first=0)
 
 
 def test_every_node_is_deterministic_at_every_temperature_and_needs_no_dice():
