@@ -6,17 +6,25 @@ from pathlib import Path
 
 import pytest
 
-from specdec_lib.bench.results import read_results
+from specdec_lib.bench.results import read_turns
 from specdec_lib.bench.summary import speed_ratio
 
 ROOT = Path(__file__).parents[1]
 TOLD = (ROOT / "README.md").read_text().partition("## What came out")[2].partition("\n## ")[0]
 RUNS = ("respec", "diffuspec", "h200/bench")       # the columns of the table, in order
 ROWS = re.findall(r"^\| `([^`]+)` \| (yes|no) \| (.*) \|$", TOLD, re.M)
-RATIOS = {("respec", "respec-relaxed", "eagle2"): "1.28 times (1.14 to 1.46)",
-          ("respec", "respec-relaxed", "sam+eagle2"): "(1.03, 0.95 to 1.10)",
-          ("respec", "respec", "sam+eagle2"): "(0.94, 0.91 to 0.98)",
-          ("diffuspec", "diffuspec", "diffusion-draft(depth=4)"): "0.90 times (0.86 to 0.94)"}
+LATER = "diffuspec(depth=4,first=2)"
+PAPER = "diffuspec(rule='printed',shortest=20,longest=30,growth=10,score='sum')"
+TRIGGER = "sam+eagle2+trigger(theta=1.5,match=1)"
+RATIOS = {("respec", "respec-relaxed", "eagle2"): "1.28 times (1.18 to 1.42)",
+          ("respec", "respec-relaxed", "sam+eagle2"): "1.11 times (1.07 to 1.16)",
+          ("respec", "respec-relaxed", "sam+eagle2@relaxed"): "1.05 times (1.02 to 1.08)",
+          ("respec", "respec", "sam+eagle2"): "1.05 times (1.02 to 1.07)",
+          ("respec", TRIGGER, "sam+eagle2"): "0.91 times (0.88 to 0.95)",
+          ("respec-amx", "respec", "sam+eagle2"): "0.94 times (0.91 to 0.98)",
+          ("diffuspec", PAPER, "ar"): "0.58 times (0.52 to 0.66)",
+          ("diffuspec", "diffuspec", "diffusion-draft(depth=4)"): "0.87 times (0.85 to 0.90)",
+          ("diffuspec", LATER, "diffusion-draft(depth=4)"): "0.95 times (0.93 to 0.99)"}
 
 
 def summary(run):
@@ -44,7 +52,7 @@ def test_the_table_says_of_each_method_whether_it_is_lossless_and_of_each_column
 
 @pytest.mark.parametrize(("run", "method", "base"), RATIOS, ids=" ".join)
 def test_a_ratio_is_that_of_its_run_paired_over_prompts(run, method, base):
-    ratio, (low, high) = speed_ratio(read_results(ROOT / "data" / "results" / run), base, method)
+    ratio, (low, high) = speed_ratio(read_turns(ROOT / "data" / "results" / run), base, method)
     numbers = [float(number) for number in re.findall(r"\d\.\d\d", RATIOS[run, method, base])]
     assert numbers == [round(ratio, 2), round(low, 2), round(high, 2)]
     assert RATIOS[run, method, base] in " ".join(TOLD.split())
@@ -53,3 +61,16 @@ def test_a_ratio_is_that_of_its_run_paired_over_prompts(run, method, base):
 def test_the_relaxed_method_keeps_as_many_ids_as_the_readme_says():
     entry = summary("respec")["methods"]["respec-relaxed"]
     assert f"{entry['identical_prompts']} of {entry['prompts']} prompts keep" in " ".join(TOLD.split())
+
+
+def test_the_search_from_the_second_slot_loses_no_tokens():
+    found = summary("diffuspec")["methods"]
+    plain, whole, later = (found[name]["tokens_per_target_forward"] for name in
+                           ("diffusion-draft(depth=4)", "diffuspec(depth=4)", LATER))
+    assert whole < plain <= later
+
+
+def test_as_many_prompts_part_from_plain_decoding_on_the_h200_as_the_readme_says():
+    found = summary("h200/bench")["methods"]
+    assert {name: entry["prompts"] - entry["identical_prompts"] for name, entry in found.items()
+            if entry["lossless"] and entry["identical_prompts"] < entry["prompts"]} == {"eagle2": 1, "respec": 1}
