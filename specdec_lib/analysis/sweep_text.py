@@ -146,5 +146,5 @@ def held_out_sentence(found: HeldOutChoice | None, measure: str) -> str:
 
 def front_sentence(run: SweepRun, front: list[str], x: str, y: str) -> str:
     """How many settings lie on the front."""
-    better = " and ".join(f"{'more' if MEASURES[name].more_is_better else 'less'} {name}" for name in (x, y))
-    return f"{len(front)} of {len(run.settings)} settings are beaten by no other in both measures ({better} is better)."
+    better = "; ".join(f"{name}: {'higher' if MEASURES[name].more_is_better else 'lower'} is better" for name in (x, y))
+    return f"{len(front)} of {len(run.settings)} settings are beaten by no other in both measures ({better})."

@@ -11,6 +11,7 @@ from specdec_lib.figures.theme import PALETTE, canvas, fill, known_cells, number
 
 Interval = Sequence[float] | None
 BAR = 16                                           # letters in a line of a colour bar's title
+NONE = -.2                                         # where no value stands, below the axis from 0 to 1
 BEST_SHARE = 4                                     # the best quarter of the settings is drawn apart
 
 
@@ -38,7 +39,7 @@ def parallel_settings(columns: Mapping[str, Sequence[Any]], measure: str, values
                       title: str | None = None, more_is_better: bool = True) -> go.Figure:
     """A line for each setting through its parameters to its measure; the best one and the best quarter stand out.
 
-    `columns` hold a value for each setting, None where it has no such parameter: its line is broken there.
+    `columns` hold a value for each setting, None where it has no value there: it goes through `none`, below the values.
     """
     same_length(values=values, **columns)
     if not values:
@@ -61,12 +62,15 @@ def parallel_settings(columns: Mapping[str, Sequence[Any]], measure: str, values
     figure.add_scatter(x=[mark[0] for mark in marks], y=[mark[1] for mark in marks], text=[mark[2] for mark in marks],
                        mode="markers+text", textposition="middle right", showlegend=False, hoverinfo="skip",
                        marker={"color": PALETTE["target"], "size": 6})
-    figure.update_yaxes(visible=False, range=[-.08, 1.08])
+    figure.update_yaxes(visible=False, range=[min(mark[1] for mark in marks) - .08, 1.08])
     return figure.update_xaxes(title="parameter, and the measure at the right", range=[-.3, len(axes) - .4])
 
 
-def _heights(values: Sequence[Any]) -> tuple[dict[str, float], list[float | None]]:
-    """Labels of an axis with their height from 0 to 1, and each value's height; text is spread in order."""
+def _heights(values: Sequence[Any]) -> tuple[dict[str, float], list[float]]:
+    """Labels of an axis with their height from 0 to 1, and each value's height; text is spread in order.
+
+    None is no value, and stands below them all.
+    """
     known = list(dict.fromkeys(value for value in values if value is not None))
     if known and all(isinstance(value, int | float) and not isinstance(value, bool) for value in known):
         low, high = min(known), max(known)
@@ -76,7 +80,9 @@ def _heights(values: Sequence[Any]) -> tuple[dict[str, float], list[float | None
         place = {value: index / max(1, len(known) - 1) for index, value in enumerate(known)}
         shown = known
     labels = {f"{value:.4g}" if isinstance(value, float) else str(value): float(place[value]) for value in shown}
-    return labels, [None if value is None else float(place[value]) for value in values]
+    if None in values:
+        labels["none"] = NONE
+    return labels, [NONE if value is None else float(place[value]) for value in values]
 
 
 def settings_front(points: Mapping[str, tuple[float, float]], front: Sequence[str], x: str, y: str,

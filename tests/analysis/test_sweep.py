@@ -175,7 +175,9 @@ def test_the_front_is_what_none_beats_in_both_measures():
     found = run_of([row(spec, q, tokens, 10, nll=nll * tokens) for q in range(6) for spec, tokens, nll in
                     (("fast", 30, 2.0), ("middle", 20, 1.5), ("slow", 10, 1.0), ("beaten", 19, 1.6))])
     assert sweep.pareto_front(found, TAU, NLL) == ["fast", "middle", "slow"]
-    assert "3 of 4 settings" in sweep_text.front_sentence(found, ["fast", "middle", "slow"], TAU, NLL)
+    said = sweep_text.front_sentence(found, ["fast", "middle", "slow"], TAU, NLL)
+    assert said == (f"3 of 4 settings are beaten by no other in both measures ({TAU}: higher is better; {NLL}: lower is"
+                    " better).")
 
 
 def test_a_choice_that_is_right_everywhere_is_right_on_held_out_prompts():

@@ -25,7 +25,12 @@ def test_lines_of_settings_end_at_their_measure_and_the_best_stands_out():
     assert list(best.x) == ["theta", "rule", "tau", None]
     assert list(best.y) == [1.0, 0.0, 1.0, None]
     assert list(rest.y)[:4] == [pytest.approx(1 / 3), 1.0, .5, None]     # ranked below the best: tau 2.0
-    assert list(rest.y)[4] is None                 # tau 1.5 has no theta, so its line begins at the rule
+    assert list(rest.x)[4:8] == ["theta", "rule", "tau", None], "no line is broken before its measure"
+    assert rest.y[4] < 0, "tau 1.5 has no theta, which stands below the values"
+    none = [(x, y) for x, y, text in zip(*(figure.data[-1][key] for key in ("x", "y", "text")), strict=True)
+            if text == "none"]
+    assert none == [("theta", rest.y[4])]
+    assert figure.layout.yaxis.range[0] < rest.y[4]
     assert best.name == "best"
     assert figure.layout.title.text == "Best tau, 3.00: theta 4.0, rule a"
     assert figures.parallel_settings({}, "nll", [2.0, 1.0], more_is_better=False).data[1].y[0] == 0.0
