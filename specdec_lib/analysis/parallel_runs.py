@@ -205,25 +205,24 @@ def measured_contention(in_turn: Decodes, beside: Decodes, read: TraceReader = t
 
 
 def claims_beside(report: Report) -> list[dict]:
-    """Each paper's claim beside our method of its name: the claim is another machine's and no comparison."""
-    names = {spec: spec.partition("(")[0].partition("@")[0] for spec in report.methods}
-    return [{"method": spec, "the paper claims": PUBLISHED[name].claim, "over": PUBLISHED[name].baseline,
+    """The claim of each paper whose method this run holds, once each: another machine's, and no comparison."""
+    names = dict.fromkeys(spec.partition("(")[0].partition("@")[0] for spec in report.methods)
+    return [{"method": name, "the paper claims": PUBLISHED[name].claim, "over": PUBLISHED[name].baseline,
              "source": PUBLISHED[name].source, "we read it in": PUBLISHED[name].read}
-            for spec, name in names.items() if name in PUBLISHED]
+            for name in names if name in PUBLISHED]
 
 
 def acceptance_and_ratio(report: Report, spec: str) -> tuple[float, float] | None:
-    """This machine's point on the map: acceptance of a tested token, and draft steps in one forward.
+    """This machine's point on the map: acceptance of a tested token, and draft steps in one forward, medians of both.
 
     None without drafted tokens, and for a pipeline, in which no forward tests a draft.
     """
     decodes = rounds_of(report, spec)
     if pipelined(spec):
         return None
-    costs = calibrate(decodes, reader_of(spec))
+    step = calibrate(decodes, reader_of(spec)).step
     rows = [row for some in decodes for row in some]
     tested = sum(row.offered for row in rows)
-    if not tested or not costs.step:
+    if not tested or not step:
         return None
-    narrow: Mapping[int, float] = costs.forwards if isinstance(costs.forwards, Mapping) else {}
-    return sum(row.accepted for row in rows) / tested, median(narrow.values()) / costs.step
+    return sum(row.accepted for row in rows) / tested, median(row.target for row in rows) / step

@@ -7,13 +7,16 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from pathlib import Path
-from statistics import median
+from statistics import fmean, median
 
-from specdec_lib.analysis.bench_report import Report
+from specdec_lib.analysis.bench_report import Report, plain_part
 from specdec_lib.analysis.parallel_runs import (
     NO_WORK,
     Decodes,
+    calibrate,
     check_method,
+    drafts_ahead,
+    measured_contention,
     pipelined,
     reader_of,
     rounds_of,
@@ -97,14 +100,50 @@ def overlap_sentence(report: Report, spec: str) -> str:
     return f"Time beyond the longer side, in ms: {said}."
 
 
-def slower_forwards(report: Report, specs: Sequence[str], kappa: float = 1.0) -> str:
-    """How long the target's forward takes in rounds of these methods, beside a round of plain decoding."""
-    whole = [spec for spec in specs if not pipelined(spec)]
-    if not whole:
+def forward_rows(report: Report, specs: Sequence[str]) -> dict[str, dict]:
+    """What the target's forwards take beside each drafter, in rounds of plain decoding: those of one row, and the mean.
+
+    One row costs what the drafter takes from the target: cores, and bandwidth. The rest of the mean is rows of drafts.
+    Both simulated at medians; a pipeline's forwards are left out, which are not the whole target's.
+    """
+    unit, out = sum(target_parts(rounds_of(report, "ar"), simulate_method(report, "ar")).values()), {}
+    for spec in [spec for spec in specs if not pipelined(spec)]:
+        decodes, read = rounds_of(report, spec), reader_of(spec)
+        out[spec] = {"rows of a forward": fmean(one.width for rows in decodes for one in read(rows)),
+                     "a forward of one row": calibrate(decodes, read).forward(1) / unit,
+                     "a mean forward": round_parts(report, spec)[FORWARD]}
+    return out
+
+
+def slower_forwards(report: Report, specs: Sequence[str]) -> str:
+    """How much of what forwards take beside a drafter they take with one row, and how much with the rows of drafts."""
+    rows = forward_rows(report, specs)
+    if not rows:
         return "No forward of the whole target runs beside a drafter in this run."
-    took = [round_parts(report, spec, kappa)[FORWARD] for spec in whole]
-    return (f"A forward of the target beside the drafter takes {min(took):.2f} to {max(took):.2f} rounds of plain"
-            f" decoding ({', '.join(whole)}).")
+    one, mean = ([row[name] for row in rows.values()] for name in ("a forward of one row", "a mean forward"))
+    return (f"Beside the drafter a forward of one row takes {min(one):.2f} to {max(one):.2f} rounds of plain decoding;"
+            f" with the rows of drafts the mean forward takes {min(mean):.2f} to {max(mean):.2f}.")
+
+
+def both_ways(report: Report) -> list[str]:
+    """For each method that this run measured in turn and in parallel, all else alike: what the overlap gained."""
+    found: dict[tuple, dict[bool, str]] = {}
+    for spec in report.methods:
+        part = plain_part(spec)
+        if part and drafts_ahead(report, spec):
+            same = part.name, *sorted((name, value) for name, value in part.values.items() if name != "workers")
+            beside = in_parallel([row for rows in rounds_of(report, spec) for row in rows])
+            found.setdefault(same, {})[beside] = spec
+    return [both_sentence(report, one[False], one[True]) for one in found.values() if len(one) == 2] or [
+        "No method was measured both in turn and in parallel."]
+
+
+def both_sentence(report: Report, turned: str, beside: str) -> str:
+    """What the overlap gained and cost, and what these rounds would gain if neither side took cores from the other."""
+    kappa = measured_contention(rounds_of(report, turned), rounds_of(report, beside), reader_of(beside))
+    return (f"{pair_sentence(report, beside, turned)} Its steps and forwards take kappa = {kappa:.2f} times as long as"
+            " in turn, with the core that the worker takes. If both sides kept their times in turn while they overlap,"
+            f" these rounds would have {simulated_speed(report, turned):.2f} times plain decoding's speed (simulated).")
 
 
 def faster_sentence(report: Report, kind: str) -> str:

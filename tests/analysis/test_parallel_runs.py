@@ -113,6 +113,9 @@ def test_a_machines_point_is_its_acceptance_and_the_steps_of_a_forward():
     assert alpha == pytest.approx(.8, abs=.03)
     assert ratio == pytest.approx(FORWARD / STEP)
     assert runs.acceptance_and_ratio(run_of(logged_rows()), "ar") is None
+    wide = [row._replace(target=FORWARD * (1 + 3 * (row.drafted > 1))) for row in logged_rows(length=4)]
+    assert sum(row.drafted > 1 for row in wide) < len(wide) / 2, "most forwards have one row"
+    assert runs.acceptance_and_ratio(run_of(wide), "pearl")[1] == pytest.approx(FORWARD / STEP)
 
 
 def test_a_guides_nodes_are_no_draft_steps():
@@ -124,6 +127,8 @@ def test_a_guides_nodes_are_no_draft_steps():
 def test_claims_are_found_by_the_methods_name_and_have_a_source():
     found = runs.claims_beside(run_of(logged_rows(), [turn(2, 1)] * 5, more=("draft-model",)))
     assert [one["method"] for one in found] == ["pearl"]
+    several = ("pearl(depth=4)", "pearl(drafter='suffix-automaton')")
+    assert [one["method"] for one in runs.claims_beside(run_of(*[logged_rows()] * 3, more=several))] == ["pearl"]
     assert all(claim.source and claim.read in ("abstract", "code", "second hand") for claim in PUBLISHED.values())
     assert all(price.ratio >= 1 for price in PRICES.values())
 

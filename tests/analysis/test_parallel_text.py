@@ -58,11 +58,30 @@ def test_first_rounds_are_compared_with_later_ones(first, later, said):
     assert "measured in turn, so nothing overlaps" in text.overlap_sentence(run_of(logged_rows()), "pearl")
 
 
-def test_forwards_beside_a_drafter_are_counted_in_plain_rounds_and_a_pipelines_are_left_out():
-    found = run_of(logged_rows(1.5), logged_rows(2.0), piped_rows(RIGHT), more=("double(guide=False)", "ppsd"))
-    assert "takes 1.50 to 2.00 rounds of plain decoding (pearl, double(guide=False))." in text.slower_forwards(
-        found, ["pearl", "double(guide=False)", "ppsd"])
+def test_forwards_beside_a_drafter_are_counted_in_plain_rounds_by_their_rows():
+    wide = [row._replace(target=row.target * (1 + (row.drafted > 1))) for row in logged_rows(1.5)]
+    found = run_of(wide, logged_rows(2.0), piped_rows(RIGHT), more=("double(guide=False)", "ppsd"))
+    rows = text.forward_rows(found, ["pearl", "double(guide=False)", "ppsd"])
+    assert list(rows) == ["pearl", "double(guide=False)"]             # no forward of a pipeline is the whole target's
+    share = sum(row.drafted > 1 for row in wide) / len(wide)
+    assert list(rows["pearl"].values()) == pytest.approx([1 + 9 * share, 1.5, 1.5 * (1 + share)])
+    assert rows["double(guide=False)"]["a forward of one row"] == pytest.approx(2.0)
+    said = text.slower_forwards(found, ["pearl", "double(guide=False)", "ppsd"])
+    assert "a forward of one row takes 1.50 to 2.00 rounds of plain decoding" in said
+    assert f"the mean forward takes 2.00 to {rows['pearl']['a mean forward']:.2f}." in said
     assert text.slower_forwards(found, ["ppsd"]).startswith("No forward of the whole target")
+
+
+def test_a_method_measured_in_turn_and_in_parallel_says_what_the_overlap_gained():
+    turned, beside, copies = "pearl(depth=4,workers='inline')", "pearl(depth=4)", "pearl(drafter='suffix-automaton')"
+    found = run_of(logged_rows(), logged_rows(), logged_rows(1.5), logged_rows(3.0), more=(turned, beside, copies))
+    took = [sum(row.seconds for row in rows) for rows in (logged_rows(), logged_rows(1.5))]
+    [said] = text.both_ways(found)
+    assert f"pearl(depth=4) is surely faster than {turned}: {took[0] / took[1]:.2f} times" in said
+    assert "kappa = 1.50" in said
+    assert f"would have {runs.simulated_speed(found, turned):.2f} times plain decoding's speed (simulated)." in said
+    assert text.both_ways(run_of(logged_rows(), logged_rows(1.5), more=(copies,))) == [
+        "No method was measured both in turn and in parallel."]
 
 
 def test_methods_are_called_faster_by_the_interval_and_the_kind_of_their_time():
