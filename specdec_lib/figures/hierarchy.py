@@ -72,7 +72,7 @@ def stack_path(names: Sequence[str], costs: Sequence[float], latencies: Sequence
     figure.add_scatter(x=[float(costs[i]) for i in chain], y=[float(latencies[i]) for i in chain], mode="lines",
                        name="chosen", hoverinfo="skip", line={"color": PALETTE["accepted"], "width": 4})
     figure.add_scatter(x=numbers(costs), y=numbers(latencies), mode="markers+text", text=list(names), name="models",
-                       textposition="top center", cliponaxis=False,
+                       textposition=_name_sides(costs), cliponaxis=False,
                        marker={"color": PALETTE["extra"], "symbol": "circle", "size": 12})
     for (i, j), block in zip(pairwise(chain), blocks, strict=True):
         figure.add_annotation(x=(float(costs[i]) + float(costs[j])) / 2, showarrow=False, xshift=24, yshift=-10,
@@ -80,7 +80,18 @@ def stack_path(names: Sequence[str], costs: Sequence[float], latencies: Sequence
     figure.add_hline(y=float(costs[-1]), line={"color": PALETTE["target"], "dash": "dash", "width": 1.5},
                      annotation_text="plain decoding", annotation_position="bottom left")
     high = float(top or 1.25 * max(*costs, *latencies))
+    figure.update_xaxes(range=[-.1 * max(costs), 1.08 * max(costs)])        # room for a name at the left
     return figure.update_yaxes(range=[-0.08 * high, high]).update_layout(showlegend=True)
+
+
+def _name_sides(costs: Sequence[float]) -> list[str]:
+    """Where each model's name stands: above its mark, and outwards of it where another mark is near."""
+    out = []
+    for place, cost in enumerate(costs):
+        near = [(other, number) > (cost, place) for number, other in enumerate(costs)
+                if number != place and abs(other - cost) < .1 * max(costs)]
+        out.append("top center" if not near else "top left" if all(near) else "top right")
+    return out
 
 
 def predicted_measured(names: Sequence[str], predicted: Sequence[float], measured: Sequence[float], unit: str,

@@ -26,6 +26,9 @@ def test_the_chosen_path_is_drawn_with_its_blocks_and_named():
     assert list(chosen.y) == [.02, .4]
     assert list(quiet.x) == [.02, .2, None, .2, 1.0, None]
     assert list(models.text) == ["small", "middle", "target"]
+    assert list(models.textposition) == ["top center"] * 3
+    near = figures.stack_path(["small", "middle", "target"], [.08, .1, 1.0], [.08, .1, .7], [1], [2]).data[2]
+    assert list(near.textposition) == ["top left", "top right", "top center"], "names of near marks lie apart"
     label = next(note for note in figure.layout.annotations if note.text == "T = 5")
     assert label.yshift < 0, "below the path, where no name stands"
     assert figure.layout.yaxis.range[0] < 0, "a mark near zero is whole"
