@@ -74,8 +74,9 @@ def reason_text(name: str, entry: dict) -> str:
     kept = entry["tokens_per_target_forward"] - 1              # a round in turn emits one token of the target's own
     said = (f"{kept / (kept + 1):.0%} of its tokens came from drafts" if entry.get("discarded_share") is None else
             f"{entry['discarded_share']:.0%} of what it drafted ahead was discarded")
+    whole = "time of all parts, which overlap" if entry.get("time") == "in parallel" else "time"
     return (f"{said}, {entry['width']:.1f} tokens wide; the drafter took {entry['time_share']['drafter']:.0%} of the"
-            " time")
+            f" {whole}")
 
 
 def choice_text(take: str, best: str, ratio: tuple[float | None, Sequence[float] | None], simpler: Sequence[str],

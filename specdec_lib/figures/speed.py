@@ -73,12 +73,15 @@ def tokens_per_forward(names: Sequence[str], values: Sequence[float | None], tit
 
 
 def time_split(shares: Mapping[str, Mapping[str, float]], title: str | None = None) -> go.Figure:
-    """Share of decode time spent in the target, in the drafter and in everything else, a bar for each method."""
+    """Shares of the time of all parts: the target, the drafter and everything else, a bar for each method.
+
+    Of a method in turn that is its decode time; where parts overlap, they take longer together than the decode.
+    """
     rest = {name: 1 - split["target"] for name, split in shares.items()}
     most = max(rest, key=rest.__getitem__, default=None)
     said = "No method was measured" if most is None else \
-        f"Outside the target, {most} spends {rest[most]:.0%} of its decode time, the most"
-    figure = canvas(title or said, "share of decode time (%)", "")
+        f"Outside the target, {most} spends {rest[most]:.0%} of the time of its parts, the most"
+    figure = canvas(title or said, "share of the time of all parts (%)", "")
     for part, role in PARTS.items():
         values = [100 * float(split[part]) for split in shares.values()]
         figure.add_bar(y=list(shares), x=values, name=part, orientation="h", marker=fill(role),

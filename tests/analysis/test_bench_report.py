@@ -86,6 +86,7 @@ def test_what_a_method_that_drafts_ahead_discards_is_its_reason():
     at = report(*PLAIN, *FAST)
     said = report_text.reason_text("fast", {**at.entries["fast"], "discarded_share": 0.4})
     assert said.startswith("40% of what it drafted ahead was discarded")
+    assert report_text.reason_text("fast", {**at.entries["fast"], "time": "in parallel"}).endswith("which overlap")
 
 
 def test_a_method_that_is_surely_faster_goes_before_one_that_only_looks_so():

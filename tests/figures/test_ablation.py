@@ -39,6 +39,12 @@ def test_every_source_has_one_colour_in_all_methods():
     assert figure.layout.title.text == "Of the rounds of b 100% are drafted by y"
 
 
+def test_parts_of_rounds_that_may_overlap_are_no_shares_of_the_decode():
+    figure = figures.time_split({"pearl": {"target": .6, "drafter": .3, "overhead": .1}})
+    assert "40% of the time of its parts" in figure.layout.title.text.replace("<br>", " ")
+    assert "decode" not in figure.layout.title.text + figure.layout.xaxis.title.text
+
+
 def test_a_run_without_methods_is_drawn_and_says_so():
     for figure in (figures.time_split({}), figures.round_split({})):
         assert figure.layout.title.text == "No method was measured"
