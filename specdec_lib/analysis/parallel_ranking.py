@@ -77,6 +77,16 @@ def leading_title(speeds: Mapping[str, float], alpha: float, ratio: float) -> st
             " (closed forms)")
 
 
+def ahead_text(ranges: Sequence[tuple[float, float]], lowest: float) -> str:
+    """The ranges of acceptance in which a schedule is ahead, of those from `lowest` to 1."""
+    if list(ranges) == [(lowest, 1.0)]:
+        return f"at every alpha from {lowest:g} on"
+    shown = [[f"{end:.{2 if end < .995 else 3}f}" for end in one] for one in ranges]       # no end is called 1.00
+    said = [f"from alpha = {low} on" if one[1] == 1 else f"up to alpha = {high}" if one[0] == lowest else
+            f"from alpha = {low} to {high}" for one, (low, high) in zip(ranges, shown, strict=True)]
+    return " and ".join(said) or f"at no alpha from {lowest:g} on"
+
+
 def map_title(alphas: Sequence[float], ratios: Sequence[float], winners: Sequence[Sequence[str]],
               name: str = "PEARL", at: Sequence[float] = (4, 16)) -> str:
     """From which acceptance on a schedule is the fastest of a map at some of its speed ratios."""

@@ -100,19 +100,30 @@ def break_even(ratio: float, speed: Callable[[float, float], float] = pearl_spee
     0.0 where it is never behind, None where it is behind at an acceptance of 1. Below alpha = 1 / ratio no serial
     draft pays, and PEARL, whose drafts delay nothing, is ahead by about alpha^2; that is not called break-even.
     """
-    def behind(alpha: float) -> bool:
-        return speed(alpha, ratio) < best_serial_speed(alpha, ratio, longest) - 1e-12
+    found = ahead_ranges(ratio, speed, longest, tolerance=tolerance)
+    return found[-1][0] if found and found[-1][1] == 1 else None
 
-    if behind(1.0):
-        return None
-    low = next((step for step in reversed(range(GRID)) if behind(step / GRID)), None)
-    if low is None:
-        return 0.0
-    under, over = low / GRID, (low + 1) / GRID
-    while over - under > tolerance:
-        middle = (under + over) / 2
-        under, over = (middle, over) if behind(middle) else (under, middle)
-    return over
+
+def ahead_ranges(ratio: float, speed: Callable[[float, float], float] = pearl_speed, longest: int = LONGEST,
+                 lowest: float = 0.0, tolerance: float = 1e-6) -> list[tuple[float, float]]:
+    """The ranges of acceptance, from `lowest` to 1, in which `speed` is not behind serial speculation at its best.
+
+    Their ends are found by bisection. A draft shorter than the ratio falls behind again near an acceptance of 1.
+    """
+    def ahead(alpha: float) -> bool:
+        return speed(alpha, ratio) >= best_serial_speed(alpha, ratio, longest) - 1e-12
+
+    grid = [lowest + (1 - lowest) * step / GRID for step in range(GRID + 1)]
+    flags, ends = [ahead(alpha) for alpha in grid], []
+    for place in range(GRID):
+        if flags[place] != flags[place + 1]:
+            under, over = grid[place], grid[place + 1]
+            while over - under > tolerance:
+                middle = (under + over) / 2
+                under, over = (middle, over) if ahead(middle) == flags[place] else (under, middle)
+            ends.append(over if flags[place + 1] else under)
+    ends = [lowest] * flags[0] + ends + [1.0] * flags[-1]
+    return list(zip(ends[::2], ends[1::2], strict=True))
 
 
 def positive(ratio: float) -> float:

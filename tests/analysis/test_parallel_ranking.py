@@ -47,6 +47,14 @@ def test_the_title_of_a_map_says_from_which_acceptance_on_a_schedule_is_fastest(
     assert "from alpha = 0.20 on at ratio 16" in ranking.map_title([.2, .5, .8], [2, 4, 16], rows, at=(16,))
 
 
+def test_a_title_names_every_range_in_which_a_schedule_is_ahead():
+    said = {"from alpha = 0.73 on": [(.73, 1.0)], "from alpha = 0.76 to 0.996": [(.76, .996)],
+            "at no alpha from 0.2 on": [],
+            "up to alpha = 0.30 and from alpha = 0.90 on": [(.2, .3), (.9, 1.0)],
+            "at every alpha from 0.2 on": [(.2, 1.0)]}
+    assert {ranking.ahead_text(ranges, .2): ranges for ranges in said.values()} == said
+
+
 def test_the_map_gives_each_point_to_the_fastest_and_a_tie_to_the_simpler_one():
     rows = ranking.fastest_schedules([.05, .5, .95], [2, 10])
     assert rows[1] == ["plain decoding", "serial speculation", "PEARL"]

@@ -95,3 +95,18 @@ def test_more_branches_help_only_in_the_first_token_and_cost_their_steps():
 def test_what_is_no_probability_no_length_or_no_ratio_is_refused(wrong):
     with pytest.raises(ValueError, match="got"):
         wrong()
+
+
+def test_ranges_of_acceptance_end_where_a_schedule_falls_behind_again():
+    def short(alpha, ratio):
+        return forms.pearl_speed(alpha, ratio, 8)          # drafts of 8 at ratio 10: at best 8 tokens a forward
+
+    assert forms.break_even(10, short) is None
+    [(low, high)] = forms.ahead_ranges(10, short, lowest=.2)
+    assert .7 < low < .8 < .99 < high < 1
+    for end in (low, high):
+        assert short(end, 10) == pytest.approx(forms.best_serial_speed(end, 10), rel=1e-5)
+    assert short(.9, 10) > forms.best_serial_speed(.9, 10)
+    assert forms.ahead_ranges(10, lowest=.2) == [(pytest.approx(forms.break_even(10)), 1.0)]
+    assert forms.ahead_ranges(2) == [(0.0, 1.0)]
+    assert forms.ahead_ranges(24, lambda alpha, ratio: 0.0) == []
