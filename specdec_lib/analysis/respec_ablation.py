@@ -18,8 +18,9 @@ from specdec_lib.analysis.wording import Interval, placed, verdict
 from specdec_lib.bench import summary
 from specdec_lib.specs import parse_part
 
-METHODS = ("ar,eagle2,sam,sam+eagle2,sam+eagle2+trigger(theta=1.5),respec(theta=1.5,least=0.3,counts=0.0),"
-           "respec(least=0.3,counts=0.0),respec,respec-relaxed,respec+token-recycling")
+METHODS = ("ar,eagle2,sam,sam+eagle2,sam+eagle2@relaxed,sam+eagle2+trigger(theta=1.5),"
+           "sam+eagle2+trigger(theta=1.5,match=1),respec(theta=1.5,least=0.3,counts=0.0),respec(least=0.3,counts=0.0),"
+           "respec,respec-relaxed,respec+token-recycling")
 #          theta=1.5: the one threshold known of the paper, its unit is not; least=0.3: the best if nothing is counted
 TRIGGER, CANDIDATES, THRESHOLD, COUNTS = "+ trigger", "+ candidates", "+ our threshold", "+ counts"
 RELAXATION = "+ relaxation"
@@ -164,6 +165,16 @@ def conclusion_text(report: Report, rival: str = "sam+eagle2") -> str:
         said.append(f"Of the paper's parts in this run ({', '.join(one.other for one in parts)}), faster than the step "
                     f"before: {', '.join(gained) or 'none'}.")
     return " ".join(said + [f"{RELAXATION} may write another text."] * (RELAXATION in held))
+
+
+def relaxation_text(report: Report, rival: str = "sam+eagle2") -> str:
+    """What the relaxed rule gains without ReSpec, and ReSpec beside a rival with the same rule."""
+    held, relaxed = ablation_steps(report.entries), f"{rival}@relaxed"
+    if RELAXATION not in held or not {rival, relaxed} <= set(report.entries):
+        return f"Not in this run: {relaxed}, which has the same relaxed rule without ReSpec."
+    pairs = ((held[rival], relaxed), (relaxed, held[RELAXATION]))
+    return " ".join(f"{other} is {times_text(one.ratio, one.interval)} as fast as {base}: {one.verdict}."
+                    for base, other in pairs for one in [versus(report, base, other)])
 
 
 def family_title(report: Report) -> str:
