@@ -122,7 +122,7 @@ NO_DICE = NoDice()
 class TokenStats(NamedTuple):
     """The row that one token was drawn from, as floats of the raw softmax at temperature 1 (entropy in nats)."""
 
-    prob: float                                    # of the token itself
+    prob: float                                    # of the token itself; eagle2's trees keep their sharpened score here
     first: float                                   # the two largest probabilities of the row
     second: float
     entropy: float

@@ -1,8 +1,9 @@
 """Confidence: stop drafting once the drafter gave the token it just drew a low probability.
 
 Source: transformers' `assistant_confidence_threshold` (default 0.4) [read in its code]. The probability is that of the
-raw softmax at temperature 1; transformers takes it after its logits processors. The low-confidence token stays in the
-draft, so the rule is lossless when sampling as well. `of="best"` tests the drafter's best token instead (TapOut's
+raw softmax at temperature 1, or with `eagle2` its score, sharpened and counted where decoding is greedy; transformers
+takes it after its logits processors. The low-confidence token stays in the draft, so the rule is lossless when sampling
+as well. `of="best"` tests the drafter's best token instead (TapOut's
 MaxConf). Cost: no model pass.
 
 `refit` is transformers' dynamic threshold. Over the verified draft tokens of this answer (accepted, or the first
