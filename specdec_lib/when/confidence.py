@@ -3,8 +3,7 @@
 Source: transformers' `assistant_confidence_threshold` (default 0.4) [read in its code]. The probability is that of the
 raw softmax at temperature 1, or with `eagle2` its score, sharpened and counted where decoding is greedy; transformers
 takes it after its logits processors. The low-confidence token stays in the draft, so the rule is lossless when sampling
-as well. `of="best"` tests the drafter's best token instead (TapOut's
-MaxConf). Cost: no model pass.
+as well. `of="best"` tests the drafter's best token instead (TapOut's MaxConf). Cost: no model pass.
 
 `refit` is transformers' dynamic threshold. Over the verified draft tokens of this answer (accepted, or the first
 rejected of a round) it takes the threshold of least FPR + 3 FNR; with fewer than six such tokens, or without both
