@@ -44,7 +44,7 @@ def test_what_the_ablation_measures_fills_every_cell_and_holds_every_variant():
     assert list(diffuspec_ablation.specs_by_cell(reversed(specs)).items()) == list(zip(CELLS, SPECS, strict=True))
     at = report(PLAIN, *(decodes(spec, [1, 1, 1], .5) for spec in specs if spec != "ar"))
     assert len(diffuspec_ablation.effects(at)) == 5
-    assert len(diffuspec_ablation.variants(at)) == 13
+    assert len(diffuspec_ablation.variants(at)) == 16
     assert len(diffuspec_ablation.rivals(at, "diffuspec")) == 5 == len(diffuspec_ablation.RIVALS)
 
 
