@@ -40,7 +40,8 @@ def spans(session: Session, names: Names | None = None, rounds: int | None = Non
     html = "".join(_span(one, name) for one in kept)
     plain = " ".join(_plain(one, name) for one in kept)
     note = f'<div style="font-size:85%">{escape(caption)}</div>' if caption else ""
-    return Html(f'<div style="line-height:2.1">{html}</div>{_legend()}{note}', f"{plain}\n{caption}")
+    # Of the whole answer: a legend that grew with `rounds` would move what stands below it under a slider.
+    return Html(f'<div style="line-height:2.1">{html}</div>{_legend(session.rounds)}{note}', f"{plain}\n{caption}")
 
 
 def gauge(values: Mapping[str, float], unit: str, low: float, high: float, now: str = "") -> Html:
@@ -94,15 +95,25 @@ def settings(found: Sequence[ReplayedSetting], names: Names | None = None) -> Ht
 def _span(one: Round, name: Names) -> str:
     """One round: a tinted box for what a drafter wrote, then struck-through tokens, then the target's own."""
     draft, path = one.draft, one.verdict.path
-    kept = origin(draft.source[0]) if draft.source else TARGET
+    kept = _kind(one)
     own = [name(token) for token in one.verdict.tokens[len(path):]]
     out = _box([name(draft.tokens[node]) for node in path], kept, f"{len(path)} of {len(draft)} accepted, {kept}")
     chain = _rejected(one)
-    more = len(draft) - len(path) - len(chain)
+    more = _unwritten(one, chain)
     if chain:
         out += (f'<span title="{len(draft) - len(path)} rejected, {kept}" style="font-size:80%;opacity:.75">'
                 f'<s>{_text([name(draft.tokens[node]) for node in chain])}</s>{f"+{more}" if more else ""}</span>')
     return f'<span style="margin-right:3px">{out}{_box(own, TARGET, "added by the target")}</span> '
+
+
+def _kind(one: Round) -> str:
+    """Which of LOOKS the drafted tokens of a round are."""
+    return origin(one.draft.source[0]) if one.draft.source else TARGET
+
+
+def _unwritten(one: Round, chain: Sequence[int]) -> int:
+    """How many rejected nodes of a round are counted, not written out."""
+    return len(one.draft) - len(one.verdict.path) - len(chain)
 
 
 def _rejected(one: Round) -> Sequence[int]:
@@ -126,10 +137,15 @@ def _text(words: Sequence[str]) -> str:
     return "".join(escape(visible(word)).replace(" ", "&nbsp;") + "<wbr>" for word in words)
 
 
-def _legend() -> str:
-    boxes = " &nbsp; ".join(_box([kind], kind, kind) for kind in LOOKS)
-    return (f'<div style="font-size:85%;margin-top:4px">{boxes} &nbsp; <s style="opacity:.75">rejected</s> &nbsp; '
-            "+n: and n more rejected</div>")
+def _legend(rounds: Sequence[Round]) -> str:
+    """What occurs in these rounds: each source, and how rejected tokens are written."""
+    kinds = {_kind(one) for one in rounds if one.verdict.path}
+    kinds |= {TARGET for one in rounds if len(one.verdict.tokens) > len(one.verdict.path)}
+    chains = [(one, _rejected(one)) for one in rounds]
+    said = [_box([kind], kind, kind) for kind in LOOKS if kind in kinds]
+    said += ['<s style="opacity:.75">rejected</s>'] * any(chain for _, chain in chains)
+    said += ["+n: and n more rejected"] * any(chain and _unwritten(one, chain) for one, chain in chains)
+    return f'<div style="font-size:85%;margin-top:4px">{" &nbsp; ".join(said)}</div>'
 
 
 def _plain(one: Round, name: Names) -> str:

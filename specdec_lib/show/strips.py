@@ -96,11 +96,12 @@ def _seen(one: Draft, node: int) -> str:
 
 
 def _drawn(lines, roles: tuple[str, ...], said: str) -> Html:
-    """Lines of (word, role, hint), or with an offer at the end, a legend below, and the same in plain text."""
+    """Lines of (word, role, hint), or with an offer at the end, a legend of the roles that occur, and plain text."""
     html = "".join('<div style="line-height:2">' + "".join(token(*box) for box in line) + "</div>" for line in lines)
     plain = "\n".join(" ".join(_marked(*box) for box in line) for line in lines)
     note = f'<div style="{QUIET}">{escape(said)}</div>'
-    return Html(html + legend(roles) + note, f"{plain}\n{said}")
+    held = {box[1] for line in lines for box in line}
+    return Html(html + legend(tuple(role for role in roles if role in held)) + note, f"{plain}\n{said}")
 
 
 def _marked(word: str, role: str, hint: str = "", offer: str = "") -> str:

@@ -1,5 +1,7 @@
 """An answer as spans: copies, drafts of a model, rejected tokens and the target's own are told apart without colour."""
 
+from html import escape
+
 from specdec_lib import show
 from specdec_lib.analysis.respec_replay import ReplayedSetting
 from specdec_lib.how.match import Match
@@ -72,3 +74,16 @@ def test_moving_the_first_setting_does_not_rescale_the_lines_of_the_others():
         return show.settings(found, VOCAB).html.split(">ours ")[0].rsplit('<text x="', 1)[1].split('"')[0]
 
     assert place(1.0) == place(3.5)
+
+
+def test_the_legend_lists_what_the_answer_holds():
+    plain = next(decode(VOCAB.tokens("a"), ALWAYS_NEXT, lambda *_: Budget(), lambda *_: Draft(), Match(),
+                        max_new_tokens=1))
+    known = ("copied", "model-drafted", "the target's own", "rejected", "more rejected")
+    shown = {name: show.spans(session, VOCAB, 1, "end").html.rsplit("<div", 2)[1]
+             for name, session in (("plain", plain), ("copied", decoded("suffix-automaton")),
+                                   ("drafted", decoded("eagle2", wrong=5)), ("right", decoded("eagle2", wrong=0)))}
+    found = {name: [word for word in known if escape(word) in html] for name, html in shown.items()}
+    assert found == {"plain": ["the target's own"], "copied": ["copied", "the target's own", "rejected"],
+                     "drafted": ["model-drafted", "the target's own", "rejected", "more rejected"],
+                     "right": ["model-drafted", "the target's own"]}
