@@ -63,6 +63,8 @@ def table(rows: Sequence[Mapping] | Mapping[str, Mapping], digits: int = 3, capt
         else:                                      # an interval among words stays on one line
             look += [{"selector": f"td.row{row}.col{place}", "props": "white-space: nowrap"}
                      for row, cell in enumerate(column) if is_number(cell)]
+    if caption:                                    # beside a table that scrolls, no wider than what is in view
+        look.append({"selector": "caption", "props": "position: sticky; left: 0; max-width: 80vw"})
     style = style.set_table_styles(look)
     return style.set_caption(escape(caption)) if caption else style
 

@@ -137,3 +137,9 @@ def test_the_rows_of_a_run_say_what_their_speeds_and_the_percentage_of_the_machi
     said = re.search(r"<caption>(.*?)</caption>", html)[1]
     assert "times plain decoding of the same run" in said
     assert "by how much of their median plain decoding" in said
+
+
+def test_a_caption_stays_in_view_beside_a_table_that_scrolls():
+    html = show.measured([{"measured speed": 1.2}])._repr_html_()
+    assert re.search(r"caption\s*\{[^}]*position: sticky[^}]*left: 0[^}]*max-width: 80vw", html)
+    assert "sticky" not in show.table([{"measured speed": 1.2}])._repr_html_()
