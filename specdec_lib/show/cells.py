@@ -23,6 +23,12 @@ PAIR = re.compile(rf"{ONE} ?(to|of|–) ?{ONE}|\[{ONE}, ?{ONE}\]")        # an i
 LONG = re.compile(r"\S{40,}")                       # a word that widens a table, such as the specs of a command
 SHORT = 16                                         # letters of a cell that stays on one line
 ZERO = re.compile(r"(?<![\w.,])[-+−](?=0(\.0+)?(?![\d.,]*\d))")          # the sign of a number that was rounded to zero
+TOKEN = re.compile(r'<span class="(\w+)">')        # as Pygments begins a token of code: the first letter is its kind
+# Kind -> variable of JupyterLab and of exported pages, so that a listing looks as code cells do in either theme; the
+# ink where there is no such variable; and the shape of the letters.
+LISTING = {"k": ("keyword", "#008000", ";font-weight:bold"), "o": ("operator", "#8b10d6", ";font-weight:bold"),
+           "c": ("comment", "#2e6b6b", ";font-style:italic"), "p": ("punctuation", "#0055aa", ""),
+           "s": ("string", "#ba2121", ""), "m": ("number", "#006b00", "")}
 PREDICTED = ("Speeds are times plain decoding of the same run. A predicted speed takes the price of rows from the"
              " cost curve and all else from the run. The column machine says by how much of their median plain"
              " decoding's forwards spread. Where it was busy, speeds are less certain than their intervals say.")
@@ -118,10 +124,16 @@ def source(thing, doc: bool = True) -> Html:
     module = inspect.getmodule(thing)
     assert module is not None                      # it has a source
     where = module.__name__
-    look = HtmlFormatter(noclasses=True, style="default", nobackground=True, prestyles=
-                         f"font-family:monospace;font-size:12px;padding:6px;background:#f8f8f8;color:{INK}")
-    html = highlight(code, PythonLexer(), look)
-    return Html(f'<div style="{QUIET}">{escape(where)}</div>{html}', code)
+    html = TOKEN.sub(_inked, highlight(code, PythonLexer(), HtmlFormatter(nowrap=True)))
+    look = ("line-height:125%;font-family:monospace;font-size:12px;padding:6px;"
+            f"background:var(--jp-cell-editor-background,#f8f8f8);color:var(--jp-content-font-color1,{INK})")
+    return Html(f'<div style="{QUIET}">{escape(where)}</div><div><pre style="{look}">{html}</pre></div>', code)
+
+
+def _inked(found: re.Match) -> str:
+    """The beginning of a token of code in the ink of its kind, or in that around it."""
+    name, ink, more = LISTING.get(found[1][0], ("", "", ""))
+    return f'<span style="color:var(--jp-mirror-editor-{name}-color,{ink}){more}">' if name else "<span>"
 
 
 def lattice(one: Lattice, names: Names | None = None, best: int = 5) -> Html:

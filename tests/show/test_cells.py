@@ -46,7 +46,8 @@ class Inks(HTMLParser):
         self.around, self.pairs = [(None, None)], set()
 
     def handle_starttag(self, tag, attrs):
-        style, (ink, paper) = dict(attrs).get("style") or "", self.around[-1]
+        style = re.sub(r"var\([^,]*,\s*(#\w+)\)", r"\1", dict(attrs).get("style") or "")     # without a theme around it
+        ink, paper = self.around[-1]
         ink = (re.search(r"(?:^|[;\s])color:\s*(#\w+)", style) or [None, ink])[1]
         paper = (re.search(r"background(?:-color)?:\s*(#\w+)", style) or [None, paper])[1]
         self.around.append((ink, paper))
@@ -137,6 +138,15 @@ def test_the_rows_of_a_run_say_what_their_speeds_and_the_percentage_of_the_machi
     said = re.search(r"<caption>(.*?)</caption>", html)[1]
     assert "times plain decoding of the same run" in said
     assert "by how much of their median plain decoding" in said
+
+
+def test_a_listing_has_the_inks_and_the_paper_of_code_cells_in_either_theme():
+    html = show.source(Match).html
+    colours = re.findall(r"(?:color|background):\s*([^;\"]+)", html)
+    assert len(set(colours)) > 5
+    assert all(re.fullmatch(r"var\(--jp-[\w-]+,#\w{6}\)", colour) for colour in colours)
+    assert "var(--jp-cell-editor-background," in html
+    assert 'font-weight:bold">class</span>' in html
 
 
 def test_a_caption_stays_in_view_beside_a_table_that_scrolls():
