@@ -115,7 +115,8 @@ def bibliography_page(pages: Sequence[Contents], places: Mapping[str, list[str]]
     titles = {page.name: page.title for page in pages}
     rows = "".join(
         f'<tr><td>{escape(row["work"])}</td><td>{row["year"] or "–"}</td><td>{_arxiv(row["arXiv"])}</td><td>'
-        + ", ".join(f'<a href="{name}.html">{escape(titles[name])}</a>' for name in row["named in"] if name in titles)
+        + ", ".join(f'<a href="{name}.html">{escape(numbered(name, titles[name]))}</a>' for name in row["named in"]
+                    if name in titles)
         + "</td></tr>" for row in works_table(places))
     said = ("The year is that of the first version on arXiv. The last column holds the notebooks of this site that name"
             " the work or its number; a work without any is named in the package or in another notebook. Works that are"
@@ -123,6 +124,12 @@ def bibliography_page(pages: Sequence[Contents], places: Mapping[str, list[str]]
     return _page("Bibliography", f"<p>{said}</p><table><thead><tr><th>work</th><th>year</th><th>arXiv</th>"
                  f"<th>named in</th></tr></thead><tbody>{rows}</tbody></table>",
                  '<a href="index.html">all notebooks</a>')
+
+
+def numbered(name: str, title: str) -> str:
+    """The title of a notebook after its number, if it has one."""
+    number = name.partition("_")[0]
+    return f"{number} · {title}" if number[:1].isdigit() else title
 
 
 def _arxiv(number: str | None) -> str:

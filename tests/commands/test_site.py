@@ -142,8 +142,8 @@ def test_every_picture_of_the_gallery_names_a_control_that_its_notebook_moves_fi
 def test_the_bibliography_links_a_work_and_the_notebooks_that_name_it():
     book = SimpleNamespace(name="40_respec", title="ReSpec", about="", headings=())
     page = bibliography_page([book], {"2511.01282": ["40_respec", "99_elsewhere"]})
-    assert ('<a href="https://arxiv.org/abs/2511.01282">2511.01282</a></td><td><a href="40_respec.html">ReSpec</a><'
-            in page)
+    assert ('<a href="https://arxiv.org/abs/2511.01282">2511.01282</a></td><td><a href="40_respec.html">'
+            "40 · ReSpec</a><" in page)
     assert "99_elsewhere" not in page
     assert "<td>EAGLE-2</td><td>–</td><td>–</td><td></td>" in page
 
