@@ -82,7 +82,7 @@ def neighbours_of_wrong_slots(runs: BlockRuns, setting: BlockSetting) -> dict[st
 
     For a strict setting, whose output is greedy decoding's. A token that stands before and after counts as before.
     """
-    found = dict.fromkeys(("the token before", "the token after", "another"), 0)
+    found: dict[str, int] = dict.fromkeys(("the token before", "the token after", "another"), 0)
     for text in runs.examples:
         greedy = [token for _, emitted in runs.rounds(text, None) for token in emitted]
         at = 0
