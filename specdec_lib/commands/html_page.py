@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from specdec_lib.commands.figure_csv import csv_link, explored_csv, figure_csv
+from specdec_lib.commands.page_figures import figure_script
 from specdec_lib.commands.page_links import linked
 from specdec_lib.files import write_text
 
@@ -91,7 +92,7 @@ def to_html(executed: str | Path, page: str | Path, code: bool = True, title: st
         notebook, resources={"metadata": {"name": title or notebook.metadata.get("title", Path(executed).stem)}})
     body = linked(OUTSIDE.sub("", body), beside)
     script = f'<script src="{plotly}"></script>' if plotly else f"<script>{plotly_js()}</script>"
-    drawing = script if "plotly-graph-div" in body or "specdec-explore" in body else ""
+    drawing = script + figure_script() if "plotly-graph-div" in body or "specdec-explore" in body else ""
     head, rest = body.split("</head>", 1)
     opened = re.search(r"<body[^>]*>", rest)
     assert opened is not None                      # the exporter writes one

@@ -11,6 +11,7 @@ from typing import Any, Protocol
 
 from specdec_lib.analysis.bibliography import works_table
 from specdec_lib.commands.html_page import bar_head, page_bar
+from specdec_lib.commands.page_figures import figure_script
 
 FLAGSHIPS = ("40_respec", "41_diffuspec")
 TOUR = "00_tour"
@@ -47,7 +48,7 @@ li { margin: 4px 0; } .about { opacity: .8; }
 input[type=search] { font: inherit; width: min(500px, 90%); padding: 6px; color: inherit;
   background: transparent; border: 1px solid var(--line); }
 th, td { text-align: left; vertical-align: top; padding: 2px 12px 2px 0; }
-.picture { background: #ffffff; color: #111111; padding: 8px; overflow-x: auto; }
+.picture { padding: 8px 0; overflow-x: auto; }
 """
 SEARCH = """
 const field = document.querySelector("input[type=search]"), list = document.querySelector("#found");
@@ -107,7 +108,7 @@ def gallery_page(pictures: Sequence[tuple[Contents, str]], plotly: str) -> str:
                     f'<p>{GALLERY.get(page.name, "")}</p><div class="picture">{picture}</div>'
                     for page, picture in pictures if picture)
     return _page("Gallery", "<p>One picture of each of these notebooks; its controls work here as well.</p>"
-                 f'<script src="{plotly}"></script>{shown}', '<a href="index.html">all notebooks</a>')
+                 f'<script src="{plotly}"></script>{figure_script()}{shown}', '<a href="index.html">all notebooks</a>')
 
 
 def bibliography_page(pages: Sequence[Contents], places: Mapping[str, list[str]]) -> str:

@@ -44,6 +44,7 @@ SERIES = (                                         # several methods in one figu
 SHIFT = 10                                         # from the 13th method on: places from a colour to its marks
 
 INK = "#222222"                                    # of letters and of intervals
+DETAIL = "detail"                                  # name of a note that pages leave out where a figure is narrow
 LINE = 20                                          # pixels of a title's or a legend's line
 PLOT, LETTER, SAMPLE = 760, 7.2, 48                # pixels: width of a plot, a letter of a legend, its line and mark
 TEMPLATE = go.layout.Template(layout={

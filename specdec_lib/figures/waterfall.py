@@ -8,6 +8,7 @@ from math import log10
 import plotly.graph_objects as go
 
 from specdec_lib.figures.theme import (
+    DETAIL,
     INK,
     PALETTE,
     PATTERN,
@@ -53,7 +54,7 @@ def waterfall(names: Sequence[str], factors: Sequence[float], intervals: Sequenc
                        line={"color": PALETTE["target"], "width": 1, "dash": "dot", "shape": "hvh"}, hoverinfo="skip")
     for n, name in enumerate(names):
         figure.add_annotation(x=name, y=log10(max(speeds[n], speeds[n + 1])), yshift=22, showarrow=False,
-                              text=_hint(factors[n], intervals[n]).replace(" (", "<br>("),
+                              text=_hint(factors[n], intervals[n]).replace(" (", "<br>("), name=DETAIL,
                               font={"size": 11, "color": INK})
     figure.update_yaxes(type="log", range=[log10(min(speeds)) - .03, log10(max(speeds)) + .12],
                         tickvals=[.5, .75, 1, 1.25, 1.5, 2, 2.5, 3, 4, 5])
