@@ -202,6 +202,10 @@ def test_the_site_needs_no_network_is_searched_changes_its_theme_and_its_control
     assert len(moved_in_page(page)) == 2
     page.get_by_role("button", name="light or dark").click()
     assert page.evaluate("document.documentElement.dataset.theme") == "light"
+    page.set_viewport_size({"width": 420, "height": 900})
+    for name in ("index", "gallery", "bibliography", "00_tour", "02_the_lossless_trick"):
+        opened(page, tmp_path / f"{name}.html")
+        assert page.evaluate("document.documentElement.scrollWidth") <= 420, name
     assert errors == []
 
 

@@ -49,6 +49,8 @@ input[type=search] { font: inherit; width: min(500px, 90%); padding: 6px; color:
   background: transparent; border: 1px solid var(--line); }
 th, td { text-align: left; vertical-align: top; padding: 2px 12px 2px 0; }
 .picture { padding: 8px 0; overflow-x: auto; }
+@media (max-width: 560px) { thead { display: none; } tr { display: block; padding: 6px 0; } td { display: inline; }
+  td:last-child { display: block; } }
 """
 SEARCH = """
 const field = document.querySelector("input[type=search]"), list = document.querySelector("#found");
