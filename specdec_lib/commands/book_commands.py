@@ -30,6 +30,7 @@ def notebook(name: Annotated[str, typer.Argument(help="A number or name, such as
              = None) -> None:
     """Executes a notebook with your values and writes one page that needs no network."""
     from specdec_lib.commands import notebook as nb
+    from specdec_lib.commands.page_conclusion import concluded
 
     if not name and (values or parameters):
         raise Refusal("-p and --parameters are of one notebook: name it, such as 40 or respec")
@@ -45,7 +46,7 @@ def notebook(name: Annotated[str, typer.Argument(help="A number or name, such as
         page = nb.write_page(path, given, out or OUT / "notebooks" / f"{path.stem}.html")
     except KeyboardInterrupt:
         raise Stopped("stopped: an older page is as it was, the same command starts over") from None
-    typer.echo(f"page in {page}")
+    typer.echo("\n".join((*concluded(page.read_text(encoding="utf-8")), f"page in {page}")))
 
 
 def lab() -> None:

@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from specdec_lib.commands.figure_csv import csv_link, explored_csv, figure_csv
+from specdec_lib.commands.page_conclusion import with_conclusion
 from specdec_lib.commands.page_figures import figure_script
 from specdec_lib.commands.page_links import linked
 from specdec_lib.files import write_text
@@ -23,6 +24,8 @@ LIMIT = re.compile(r"\\arg\s*\\(min|max)(?![a-z])")       # latex2mathml knows i
 FIGURE = "application/vnd.plotly.v1+json"
 HELD = re.compile(r'<script type="application/json">(.*?)</script>', re.DOTALL)       # see show/page_controls.py
 LOOK = """
+.specdec-found { border: 1px solid #888; border-radius: 6px; padding: 4px 12px; }
+.jp-RenderedHTMLCommon .specdec-found p { margin: 4px 0; }
 .jp-RenderedHTMLCommon table { display: block; overflow-x: auto; max-width: 100%; width: max-content; }
 .jp-RenderedHTMLCommon :hover > a.anchor-link, a.anchor-link:focus { display: inline; padding-left: 6px; }
 .jp-RenderedHTMLCommon math { math-style: normal; font-size: 115%; }
@@ -68,10 +71,11 @@ def to_html(executed: str | Path, page: str | Path, code: bool = True, title: st
             plotly: str | None = None, bar: str = "", numbers: bool = False, beside: Collection[str] = ()) -> Path:
     """Writes the page of an executed notebook; `code` False leaves out inputs and progress bars.
 
-    Imports, and code that JupyterLab shows collapsed, are folded. `plotly` is the address of a plotly.js beside the
-    page; by default the page holds it, once. `bar` is the HTML of links above the text. With `numbers` every figure has
-    a link below it that saves its data as CSV. `beside` names the notebooks whose pages stand beside this one: links to
-    them lead there, links to others become text. The page is written atomically.
+    Below the title stands what the notebook concludes. Imports, and code that JupyterLab shows collapsed, are folded.
+    `plotly` is the address of a plotly.js beside the page; by default the page holds it, once. `bar` is the HTML of
+    links above the text. With `numbers` every figure has a link below it that saves its data as CSV. `beside` names the
+    notebooks whose pages stand beside this one: links to them lead there, links to others become text. The page is
+    written atomically.
     """
     import nbformat
     from jinja2 import DictLoader
@@ -85,6 +89,7 @@ def to_html(executed: str | Path, page: str | Path, code: bool = True, title: st
         if cell.cell_type == "code":
             cell.metadata["fold"] = folded(cell)
             cell.outputs = [_drawn(out, numbers) for out in cell.outputs if code or out.get("name") != "stderr"]
+    with_conclusion(notebook)
     exporter = HTMLExporter(exclude_input=not code, exclude_input_prompt=True, exclude_output_prompt=True,
                             mathjax_url="", require_js_url="", jquery_url="", widget_renderer_url="",
                             extra_loaders=[DictLoader({"fold": FOLD})], template_file="fold")

@@ -17,6 +17,7 @@ from specdec_lib.analysis.bibliography import naming
 from specdec_lib.commands import html_page, notebook_runner
 from specdec_lib.commands.notebook import notebook_called, notebooks, title
 from specdec_lib.commands.notebook_runner import NotebookError
+from specdec_lib.commands.page_conclusion import concluded
 from specdec_lib.commands.page_links import unquote
 from specdec_lib.commands.site_pages import GALLERY, bibliography_page, gallery_page, index_page
 from specdec_lib.files import write_text
@@ -36,6 +37,7 @@ class SitePage:
     title: str
     about: str                                     # the first paragraph
     headings: tuple[tuple[str, str], ...]          # text and anchor
+    found: tuple[str, ...]                         # the sentences of its conclusion
 
 
 def write_site(out: Path, words: Sequence[str] | None = None, jobs: int = 2, smoke: bool = False,
@@ -126,7 +128,8 @@ def site_page(name: str, html: str) -> SitePage:
     found = re.findall(r'<h([1-3]) id="([^"]+)">(.*?)<a class="anchor-link"', html, re.DOTALL)
     headings = [(plain(text), unescape(anchor)) for _, anchor, text in found]
     about = re.search(r"</h1>\s*<p>(.*?)</p>", html, re.DOTALL)
-    return SitePage(name, headings[0][0] if headings else name, plain(about[1]) if about else "", tuple(headings[1:]))
+    return SitePage(name, headings[0][0] if headings else name, plain(about[1]) if about else "", tuple(headings[1:]),
+                    concluded(html))
 
 
 def plain(html: str) -> str:

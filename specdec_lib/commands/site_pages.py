@@ -44,7 +44,7 @@ LOOK = """
   --jp-content-link-color: #8ab8ff; --line: #999999; }
 body { font-family: var(--jp-content-font-family); line-height: 1.5; margin: 0; }
 a { color: var(--jp-content-link-color); }
-li { margin: 4px 0; } .about { opacity: .8; }
+li { margin: 4px 0; } .about { opacity: .8; } .found { margin: 0 0 10px; max-width: 900px; font-size: 90%; }
 input[type=search] { font: inherit; width: min(500px, 90%); padding: 6px; color: inherit;
   background: transparent; border: 1px solid var(--line); }
 th, td { text-align: left; vertical-align: top; padding: 2px 12px 2px 0; }
@@ -78,12 +78,13 @@ class Contents(Protocol):
     title: Any
     about: Any
     headings: Any
+    found: Any
 
 
 def index_page(pages: Sequence[Contents], gallery: bool) -> str:
-    """The contents: flagships first, then every part; and a search over titles and headings."""
+    """The contents: flagships first, then every part, each notebook with what it found, and a search."""
     held = [{"text": page.title, "to": f"{page.name}.html", "said": subject(page),
-             "about": f"{page.name} {page.about}"} for page in pages]
+             "about": " ".join((page.name, page.about, *page.found))} for page in pages]
     held += [{"text": f"{page.title} › {text}", "to": f"{page.name}.html#{anchor}", "said": "", "about": ""}
              for page in pages for text, anchor in page.headings]
     first = [page for page in pages if page.name in FLAGSHIPS]
@@ -141,7 +142,8 @@ def _arxiv(number: str | None) -> str:
 
 def _item(page: Contents) -> str:
     return (f'<li><a href="{page.name}.html">{escape(page.title)}</a> '
-            f'<span class="about">{escape(subject(page))}</span></li>')
+            f'<span class="about">{escape(subject(page))}</span>'
+            + (f'<p class="found">{escape(" ".join(page.found))}</p>' if page.found else "") + "</li>")
 
 
 def subject(page: Contents) -> str:

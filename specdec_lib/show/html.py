@@ -12,6 +12,7 @@ import plotly.graph_objects as go
 from specdec_lib.figures.theme import PALETTE
 
 INK = "#111111"                                    # on paper of our own; other text has the ink of its page
+CONCLUSION = "specdec-conclusion"                  # class and anchor, by which a page finds it
 QUIET = "font-size:85%;opacity:.8"                 # of captions and legends
 PART = "\ufffd"                                    # what a tokenizer writes for a part of a character
 MARK = {"accepted": "solid", "exchanged": "ridge", "rejected": "dashed", "extra": "double", "draft": "dotted",
@@ -35,6 +36,17 @@ class Html:
 def text(sentence: str) -> Html:
     """One sentence in the size of the surrounding prose."""
     return Html(f'<div style="margin:4px 0;overflow-wrap:anywhere">{escape(sentence)}</div>', sentence)
+
+
+def conclusion(*sentences: str) -> Html:
+    """What a notebook found, in computed sentences: a page repeats them below its title (`page_conclusion.py`).
+
+    A notebook has one, with at most four sentences in a few lines: they answer the question of its title.
+    """
+    said = [sentence.strip() for sentence in sentences if sentence.strip()]
+    body = "".join(f'<p style="margin:2px 0">{escape(sentence)}</p>' for sentence in said)
+    return Html(f'<div class="{CONCLUSION}" id="{CONCLUSION}" style="border-left:4px solid {PALETTE["accepted"]};'
+                f'padding:2px 10px;margin:6px 0;overflow-wrap:anywhere">{body}</div>', "\n".join(said))
 
 
 @dataclass(frozen=True)

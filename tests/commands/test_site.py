@@ -104,24 +104,28 @@ def test_ctrl_c_ends_the_kernels_that_run_and_begins_no_other(tmp_path, monkeypa
 
 
 def test_every_notebook_belongs_to_a_part_of_the_contents():
-    books = [SimpleNamespace(name=path.stem, title=path.stem, about="", headings=()) for path in notebooks().values()]
+    books = [SimpleNamespace(name=path.stem, title=path.stem, about="", headings=(), found=())
+             for path in notebooks().values()]
     index = index_page(books, gallery=False)
     assert [book.name for book in books if f'href="{book.name}.html"' not in index] == []
 
 
 def test_the_contents_send_a_first_reader_to_the_tour_where_the_site_has_it():
-    tour, other = (SimpleNamespace(name=name, title=name, about="", headings=()) for name in (TOUR, "02_other"))
+    tour, other = (SimpleNamespace(name=name, title=name, about="", headings=(), found=())
+                   for name in (TOUR, "02_other"))
     assert f'Begin with <a href="{TOUR}.html">the tour</a>' in index_page([tour, other], gallery=False)
     assert "Begin with" not in index_page([other], gallery=False)
 
 
 def test_the_contents_name_the_method_and_paper_of_a_notebook_and_the_search_knows_its_first_paragraph():
     book = SimpleNamespace(name="12_when_svip", title="When to stop?", headings=(("By hand", "by-hand"),),
+                           found=("At 0.5 < h it pays.", "Else not."),
                            about="SVIP (Ng et al. 2024). The draft looks at its entropy. You will see it.")
     index = index_page([book], gallery=False)
     assert '<span class="about">12 · SVIP (Ng et al. 2024)</span>' in index
     [title, heading] = json.loads(re.findall(r"const held = (\[.*?\]);\n", index, re.S)[0])
-    assert title["about"] == f"12_when_svip {book.about}"
+    assert title["about"] == f"12_when_svip {book.about} At 0.5 < h it pays. Else not."
+    assert '<p class="found">At 0.5 &lt; h it pays. Else not.</p>' in index
     assert (heading["text"], heading["about"]) == ("When to stop? › By hand", "")
     assert subject(SimpleNamespace(name="echo", about="word " * 99)).endswith("word …")
     assert subject(SimpleNamespace(name="40_respec", about="ReSpec (2025): " + "word " * 99)) == "40 · ReSpec (2025)"
@@ -135,12 +139,12 @@ def test_every_picture_of_the_gallery_names_a_control_that_its_notebook_moves_fi
         moved = next(source for source in code if re.search(r"^explore\(", source, re.M))
         for control in re.findall("<code>(.*?)</code>", said):
             assert f"{control}=Choices(" in moved, (name, control)
-        book = SimpleNamespace(name=name, title=name, about="", headings=())
+        book = SimpleNamespace(name=name, title=name, about="", headings=(), found=())
         assert f"<p>{said}</p>" in gallery_page([(book, "<div>")], "plotly.min.js")
 
 
 def test_the_bibliography_links_a_work_and_the_notebooks_that_name_it():
-    book = SimpleNamespace(name="40_respec", title="ReSpec", about="", headings=())
+    book = SimpleNamespace(name="40_respec", title="ReSpec", about="", headings=(), found=())
     page = bibliography_page([book], {"2511.01282": ["40_respec", "99_elsewhere"]})
     assert ('<a href="https://arxiv.org/abs/2511.01282">2511.01282</a></td><td><a href="40_respec.html">'
             "40 · ReSpec</a><" in page)
