@@ -14,11 +14,13 @@ from pathlib import Path
 from typing import Any
 
 from specdec_lib.analysis.bibliography import naming
+from specdec_lib.bench.provenance import provenance
 from specdec_lib.commands import html_page, notebook_runner
 from specdec_lib.commands.notebook import notebook_called, notebooks, title
 from specdec_lib.commands.notebook_runner import NotebookError
 from specdec_lib.commands.page_conclusion import concluded
 from specdec_lib.commands.page_links import unquote
+from specdec_lib.commands.site_findings import findings_page
 from specdec_lib.commands.site_pages import GALLERY, bibliography_page, gallery_page, index_page
 from specdec_lib.files import write_text
 from specdec_lib.types import Refusal
@@ -104,7 +106,7 @@ def refuse_other_site(out: Path) -> None:
 
 
 def write_pages(executed: Sequence[Path], out: Path) -> None:
-    """The pages of executed notebooks, the contents, the gallery and the bibliography."""
+    """The pages of executed notebooks, the contents, the gallery, the bibliography, and all findings as Markdown."""
     write_text(out / PLOTLY, html_page.plotly_js())
     pages, names = [], [path.stem for path in executed]
     for place, path in enumerate(executed):
@@ -114,6 +116,7 @@ def write_pages(executed: Sequence[Path], out: Path) -> None:
         page = html_page.to_html(path, out / f"{path.stem}.html", title=title(path), plotly=PLOTLY, bar=bar,
                                  beside=names)
         pages.append(site_page(path.stem, page.read_text(encoding="utf-8")))
+    write_text(out / "findings.md", findings_page(pages, provenance()))
     shown = [name for name in GALLERY if name in names]
     write_text(out / "index.html", index_page(pages, bool(shown)))
     figures = [(page, picture(out / f"{page.name}.html")) for page in pages if page.name in shown]

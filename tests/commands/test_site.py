@@ -33,7 +33,7 @@ def _built(tmp_path_factory):
 def test_a_site_of_two_notebooks_has_no_broken_link_and_fetches_nothing(built):
     assert {path.name for path in built.iterdir() if path.is_file()} == {
         "00_tour.html", "02_the_lossless_trick.html", "index.html", "gallery.html", "bibliography.html",
-        "plotly.min.js"}
+        "findings.md", "plotly.min.js"}
     assert site.broken_links(built) == []
     tour = (built / "00_tour.html").read_text()
     assert '<a href="02_the_lossless_trick.html"' in tour
