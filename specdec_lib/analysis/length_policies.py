@@ -197,6 +197,19 @@ def fixed_sentences(report: Report) -> list[str]:
     return [one.rstrip() for one in said]
 
 
+def length_sentence(report: Report, drafter: str) -> str:
+    """The fastest fixed length of this drafter and those not told apart from it, as a clause; empty without one."""
+    lines = [one for one in policies_by_drafter(report).get(drafter, ()) if one.length is not None]
+    if not lines:
+        return ""
+    best = best_fixed(report, lines)
+    near = [str(one.length) for one in lines if one != best
+            and policy_ratio(report, best, one).verdict not in ("faster", "slower")]
+    known = f"{lines[0].length} to {lines[-1].length}" if lines[1:] else f"{best.length} alone"
+    said = f", not told apart from {', '.join(near)}" if near else ", faster than all others" if lines[1:] else ""
+    return f"drafts of {best.length} tokens are the fastest of fixed lengths {known}{said}"
+
+
 def prediction_sentences(report: Report, policy: str, predicted: float, length: int) -> list[str]:
     """Where the interval of a policy lies beside its `predicted` ratio to the fixed `length`, for the first drafter."""
     for name, lines in policies_by_drafter(report).items():

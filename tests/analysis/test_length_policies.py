@@ -133,6 +133,16 @@ def test_fixed_lengths_are_told_apart_from_the_fastest_one_or_not():
     assert other == "With draft-model, 4 is the fastest of the fixed lengths 4."
 
 
+def test_the_fastest_length_of_a_drafter_is_named_with_those_not_told_apart_from_it():
+    near = decodes("eagle(depth=3)", *[turn(2, 2, what=.5)] * 2, slow=(.9, 1.1, 1.0, 1.2, 1.0))
+    both, three = report(PLAIN, ONE, TWO, SURE, OTHER), report(PLAIN, ONE, TWO, near)
+    assert length_policies.length_sentence(three, "eagle") == (
+        "drafts of 2 tokens are the fastest of fixed lengths 1 to 3, not told apart from 3")
+    assert length_policies.length_sentence(both, "eagle").endswith("fixed lengths 1 to 2, faster than all others")
+    assert length_policies.length_sentence(both, "draft-model").endswith("the fastest of fixed lengths 4 alone")
+    assert length_policies.length_sentence(both, "absent") == ""
+
+
 def test_a_prediction_lies_beside_the_interval_of_the_first_drafter(run):
     lies = {value: length_policies.prediction_sentences(run, "svip", value, 1) for value in (1.3, 0.9, 1.2)}
     assert lies[1.3] == ["Predicted was 1.300 times fixed 1. The measured interval with eagle, 1.200 to 1.200 over "
