@@ -202,12 +202,27 @@ def length_sentence(report: Report, drafter: str) -> str:
     lines = [one for one in policies_by_drafter(report).get(drafter, ()) if one.length is not None]
     if not lines:
         return ""
-    best = best_fixed(report, lines)
-    near = [str(one.length) for one in lines if one != best
-            and policy_ratio(report, best, one).verdict not in ("faster", "slower")]
+    best, close = best_fixed(report, lines), close_lengths(report, lines)
     known = f"{lines[0].length} to {lines[-1].length}" if lines[1:] else f"{best.length} alone"
-    said = f", not told apart from {', '.join(near)}" if near else ", faster than all others" if lines[1:] else ""
+    said = f", not told apart from {', '.join(close)}" if close else ", faster than all others" if lines[1:] else ""
     return f"drafts of {best.length} tokens are the fastest of fixed lengths {known}{said}"
+
+
+def fastest_lengths(report: Report) -> str:
+    """`4 with eagle (not told apart: 2, 6)`: the fastest fixed length of each drafter and those that may be as fast."""
+    said = []
+    for name, lines in policies_by_drafter(report).items():
+        close = close_lengths(report, lines)
+        said.append(f"{best_fixed(report, lines).length} with {name}"
+                    + (f" (not told apart: {', '.join(close)})" if close else ""))
+    return " and ".join(said)
+
+
+def close_lengths(report: Report, lines: Sequence[PolicyResult]) -> list[str]:
+    """The fixed lengths among these policies of a drafter that are not told apart from the fastest of them."""
+    best = best_fixed(report, lines)
+    return [str(one.length) for one in lines if one.length is not None and one != best
+            and policy_ratio(report, best, one).verdict not in ("faster", "slower")]
 
 
 def prediction_sentences(report: Report, policy: str, predicted: float, length: int) -> list[str]:

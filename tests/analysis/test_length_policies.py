@@ -143,6 +143,12 @@ def test_the_fastest_length_of_a_drafter_is_named_with_those_not_told_apart_from
     assert length_policies.length_sentence(both, "absent") == ""
 
 
+def test_the_fastest_length_of_each_drafter_is_named_with_those_that_may_be_as_fast():
+    near = decodes("eagle(depth=3)", *[turn(2, 2, what=.5)] * 2, slow=(.9, 1.1, 1.0, 1.2, 1.0))
+    assert length_policies.fastest_lengths(report(PLAIN, ONE, TWO, near, SURE, OTHER)) == (
+        "2 with eagle (not told apart: 3) and 4 with draft-model")
+
+
 def test_a_prediction_lies_beside_the_interval_of_the_first_drafter(run):
     lies = {value: length_policies.prediction_sentences(run, "svip", value, 1) for value in (1.3, 0.9, 1.2)}
     assert lies[1.3] == ["Predicted was 1.300 times fixed 1. The measured interval with eagle, 1.200 to 1.200 over "
