@@ -84,15 +84,14 @@ def replay_and_run(report: Report, replays: Mapping[str, LengthReplay]) -> dict[
 
 
 def beside_replay(report: Report, replay: LengthReplay, best: int, ratios: Mapping[str, float]) -> list[str]:
-    """The measured verdicts on policies, their predicted `ratios` to the best fixed length, and what limits both.
+    """The predicted `ratios` of policies to the best fixed length beside their measured intervals, and what limits both.
 
     `best` is the replay's best fixed length.
     """
     measured = policies_by_drafter(report)
     name, lines = next(iter(measured.items()))
     said = [line for policy, ratio in ratios.items()
-            for line in (*length_policies.verdicts(report, [policy]),
-                         *length_policies.prediction_sentences(report, policy, ratio, best))]
+            for line in length_policies.prediction_sentences(report, policy, ratio, best)]
     price, mine = drafter_price(report, name), DraftPrice(replay.begin, replay.level)
     return [*said, *length_policies.edge_sentences(report),
             f"A draft of {name} costs, in plain forwards, {price.said if price else 'an unknown price'} in the run, "
