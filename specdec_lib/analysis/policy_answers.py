@@ -37,7 +37,7 @@ def measured_answer(report: Report, policy: str, name: str, base: str = "", base
 
 
 def policy_steps(report: Report, policy: str, base: str = "") -> dict[str, Comparison]:
-    """Drafter -> the policy over its best fixed length, or over the policy `base`; drafters without both are left out."""
+    """Drafter -> the policy over its best fixed length, or over `base`; drafters without both are left out."""
     found = {}
     for drafter, lines in policies_by_drafter(report).items():
         own = {one.policy: one for one in lines}

@@ -84,7 +84,7 @@ def replay_and_run(report: Report, replays: Mapping[str, LengthReplay]) -> dict[
 
 
 def beside_replay(report: Report, replay: LengthReplay, best: int, ratios: Mapping[str, float]) -> list[str]:
-    """The predicted `ratios` of policies to the best fixed length beside their measured intervals, and what limits both.
+    """The predicted `ratios` of policies to the best fixed length beside measured intervals, and what limits both.
 
     `best` is the replay's best fixed length.
     """

@@ -39,8 +39,8 @@ def test_a_policy_that_the_run_lacks_is_said_to_lack():
 
 
 def test_another_policy_can_be_the_base():
-    found = policy_answers.measured_answer(report(PLAIN, TWO, SURE, decodes("eagle@margin", *[turn(2, 2, what=.5)] * 2)),
-                                           "svip", "SVIP", "margin", "the margin rule")
+    run = report(PLAIN, TWO, SURE, decodes("eagle@margin", *[turn(2, 2, what=.5)] * 2))
+    found = policy_answers.measured_answer(run, "svip", "SVIP", "margin", "the margin rule")
     assert found == "Measured on 5 prompts, SVIP is faster than the margin rule with eagle, 1.20 times (1.20 to 1.20)."
 
 
