@@ -235,8 +235,8 @@ def prediction_sentences(report: Report, policy: str, predicted: float, length: 
                 there = placed(step.interval, predicted).replace("contains", "holds")
                 word = (f"{there} this" if there != "holds" or not low <= 1 <= high else
                         "holds both this and 1, so the run cannot decide")
-                return [f"Predicted was {predicted:.3f} times fixed {length}. The measured interval with {name}, "
-                        f"{low:.3f} to {high:.3f} over {step.base}, {word}."]
+                return [f"Predicted for {policy} was {predicted:.3f} times fixed {length}. The measured interval with "
+                        f"{name}, {low:.3f} to {high:.3f} over {step.base}, {word}."]
     return []
 
 

@@ -31,7 +31,7 @@ def measured_answer(report: Report, policy: str, name: str, base: str = "", base
     told: list[str] = []
     for word, group in groupby(steps.items(), key=lambda one: one[1].verdict):
         spoken = word if told else f"{BESIDE.get(word, 'beside')} {base_name}"
-        told.append(f"{spoken} {' and '.join(f'with {drafter}, {_times(step)}' for drafter, step in group)}")
+        told.append(f"{spoken} {', and '.join(f'with {drafter}, {_times(step)}' for drafter, step in group)}")
     opening = f"{measured_on(report)}, {name}" if where else f"{name[0].upper()}{name[1:]}"
     return f"{opening} is {', and '.join(told)}."
 

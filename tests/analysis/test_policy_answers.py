@@ -19,8 +19,8 @@ LATER = decodes("draft-model@svip", *[turn(2, 2, what=.25)] * 2)
             "0.75 times (0.75 to 0.75)."),
     (EVEN, "faster than the best fixed length with eagle, 1.20 times (1.20 to 1.20), and not told apart with "
            "draft-model, 1.00 times (0.91 to 1.11)."),
-    (LATER, "faster than the best fixed length with eagle, 1.20 times (1.20 to 1.20) and with draft-model, 1.20 times "
-            "(1.20 to 1.20).")])
+    (LATER, "faster than the best fixed length with eagle, 1.20 times (1.20 to 1.20), and with draft-model, 1.20 "
+            "times (1.20 to 1.20).")])
 def test_each_drafter_has_its_verdict(second, said):
     found = policy_answers.measured_answer(report(PLAIN, TWO, SURE, OTHER, second), "svip", "SVIP")
     assert found == f"Measured on 5 prompts, SVIP is {said}"

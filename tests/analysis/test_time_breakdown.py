@@ -76,7 +76,7 @@ def test_a_replay_stands_beside_the_run(run):
 def test_a_rule_has_its_prediction_the_edge_of_lengths_and_both_prices(run):
     replay = LengthReplay({}, "eagle", 4, CostCurve((1, 9), (8,), ((1.0, 2.0),)), .03, .08)
     interval, edge, prices = time_breakdown.beside_replay(run, replay, 1, {"adaedl": 1.3})
-    assert interval.startswith("Predicted was 1.300 times fixed 1. The measured interval with eagle, ")
+    assert interval.startswith("Predicted for adaedl was 1.300 times fixed 1. The measured interval with eagle, ")
     assert interval.endswith("over fixed 2, lies below this.")
     assert edge == length_policies.edge_sentences(run)[0]
     assert prices == ("A draft of eagle costs, in plain forwards, 0.00 to begin and 0.25 a token in the run, and 0.08 "
