@@ -151,8 +151,8 @@ def test_the_fastest_length_of_each_drafter_is_named_with_those_that_may_be_as_f
 
 def test_a_prediction_lies_beside_the_interval_of_the_first_drafter(run):
     lies = {value: length_policies.prediction_sentences(run, "svip", value, 1) for value in (1.3, 0.9, 1.2)}
-    assert lies[1.3] == ["Predicted for svip was 1.300 times fixed 1. The measured interval with eagle, 1.200 to 1.200 over "
-                         "fixed 2, lies below this."]
+    assert lies[1.3] == ["Predicted for svip was 1.300 times fixed 1. The measured interval with eagle, 1.200 to 1.200 "
+                         "over fixed 2, lies below this."]
     assert lies[0.9][0].endswith("over fixed 2, lies above this.")
     assert length_policies.prediction_sentences(run, "margin", 1.0, 2)[0].endswith(
         "holds both this and 1, so the run cannot decide.")
