@@ -21,7 +21,7 @@ from operator import mul
 from pathlib import Path
 
 from specdec_lib.analysis.bench_report import Report, load_report, plain_part
-from specdec_lib.analysis.report_text import times_text
+from specdec_lib.analysis.report_text import counted_text, times_text
 from specdec_lib.analysis.wording import how_many, verdict
 from specdec_lib.bench import summary
 from specdec_lib.types import Refusal
@@ -138,12 +138,16 @@ def grid_sentence(report: Report) -> str:
 def exit_findings(rates: Mapping[int, Rates], report: Report | None) -> list[str]:
     """What exits predict, from their acceptance by depth, and how many measured cells are told from plain decoding."""
     first = [f"{own[0] or 0.0:.0%} after layer {layer}" for layer, own in rates.items() if own]
-    said = [f"Of first tokens, those accepted on the card's held-out prompts: {', '.join(first)}."]
+    said = [f"On the card's held-out prompts the target accepts of first drafted tokens {', '.join(first)}."]
     if report is None:
         return said
-    words = [verdict(span) for row in measured_grid(report).spans for span in row if span]
-    return [*said, f"Measured, {how_many(word == 'faster' for word in words)} cells of exit and depth are faster than"
-                   f" plain decoding by their 95 % interval, {how_many(word == 'slower' for word in words)} slower."]
+    grid = measured_grid(report)
+    words, (layer, depth, speed) = [verdict(span) for row in grid.spans for span in row if span], grid.best
+    told = times_text(speed, grid.spans[grid.layers.index(layer)][grid.depths.index(depth)])
+    return [*said, f"Measured, {how_many(word == 'faster' for word in words)} settings of exit and draft length are"
+                   f" faster than plain decoding by their 95 % interval, {how_many(word == 'slower' for word in words)}"
+                   f" slower.",
+            f"The fastest, {counted_text(depth, 'token')} from layer {layer}, is {told} as fast as plain decoding."]
 
 
 def read_grid_run(folder: str | Path) -> tuple[Report | None, str]:

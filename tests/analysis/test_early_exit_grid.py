@@ -158,13 +158,17 @@ def test_a_folder_with_a_run_is_read_and_a_missing_one_names_the_command(tmp_pat
 
 
 def test_what_exits_predict_is_said_apart_from_what_a_run_measured():
-    first = "Of first tokens, those accepted on the card's held-out prompts: 34% after layer 5, 0% after layer 10."
+    first = ("On the card's held-out prompts the target accepts of first drafted tokens 34% after layer 5, "
+             "0% after layer 10.")
     assert early_exit_grid.exit_findings({5: (0.34, 0.4), 10: (None,)}, None) == [first]
     mixed = report(PLAIN, decodes(spec(5, 1), [1, 1, 1], 1.6, 1), decodes(spec(10, 1), [1, 1, 1], 3.0, 1))
     for run, faster, slower in ((RUN, "all 3", "none of 3"), (mixed, "1 of 2", "1 of 2")):
+        layer, depth, speed = measured_grid(run).best
+        told = f"{speed:.2f} times ({speed:.2f} to {speed:.2f})"
         assert early_exit_grid.exit_findings({5: (0.34,), 10: (0.0,)}, run) == [
-            first, f"Measured, {faster} cells of exit and depth are faster than plain decoding by their 95 % interval, "
-                   f"{slower} slower."]
+            first, f"Measured, {faster} settings of exit and draft length are faster than plain decoding by their 95 % "
+                   f"interval, {slower} slower.",
+            f"The fastest, {depth} token from layer {layer}, is {told} as fast as plain decoding."]
 
 
 def test_the_command_sweeps_every_shipped_exit_at_every_depth():
