@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from functools import partial
+from itertools import groupby
 
 from specdec_lib.analysis.parallel_published import EXIT_SHARE
 from specdec_lib.schedules import closed_forms as forms
@@ -89,12 +90,15 @@ def ahead_text(ranges: Sequence[tuple[float, float]], lowest: float) -> str:
 
 def map_title(alphas: Sequence[float], ratios: Sequence[float], winners: Sequence[Sequence[str]],
               name: str = "PEARL", at: Sequence[float] = (4, 16)) -> str:
-    """From which acceptance on a schedule is the fastest of a map at some of its speed ratios."""
-    def from_on(row: Sequence[str]) -> str:
-        lost = max((place for place, one in enumerate(row) if one != name), default=-1) + 1
-        return f"from alpha = {alphas[lost]:.2f} on" if lost < len(row) else "at no alpha"
+    """At which acceptances of a map a schedule is the fastest, at some of its speed ratios: every range is named."""
+    def ranges(row: Sequence[str]) -> str:
+        runs = [list(run) for won, run in groupby(range(len(row)), lambda place: row[place] == name) if won]
+        said = [f"from alpha = {alphas[run[0]]:.2f} on" if run[-1] == len(row) - 1 else
+                f"at alpha = {alphas[run[0]]:.2f}" if len(run) == 1 else
+                f"from alpha = {alphas[run[0]]:.2f} to {alphas[run[-1]]:.2f}" for run in runs]
+        return ", ".join(said) or "at no alpha of the map"
 
-    said = [f"{from_on(winners[list(ratios).index(ratio)])} at ratio {ratio:g}" for ratio in at]
+    said = [f"{ranges(winners[list(ratios).index(ratio)])} at ratio {ratio:g}" for ratio in at]
     return f"{name} is fastest {' and '.join(said)}"
 
 

@@ -5,7 +5,7 @@ Every direction is taken from the numbers, so that another run on another machin
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from statistics import fmean, median
 
@@ -13,6 +13,7 @@ from specdec_lib.analysis.bench_report import Report, plain_part
 from specdec_lib.analysis.parallel_runs import (
     NO_WORK,
     Decodes,
+    TimeCheck,
     calibrate,
     check_method,
     drafts_ahead,
@@ -24,7 +25,7 @@ from specdec_lib.analysis.parallel_runs import (
     simulate_method,
     simulated_speed,
 )
-from specdec_lib.analysis.report_text import interval_text
+from specdec_lib.analysis.report_text import counted_text, interval_text
 from specdec_lib.analysis.wording import how_many, over, placed, than
 from specdec_lib.bench.summary import in_parallel, speed_ratio
 from specdec_lib.cost.contention import load_contention
@@ -160,6 +161,51 @@ def pair_sentence(report: Report, spec: str, base: str) -> str:
     """Whether one method is faster than another, paired by prompt."""
     ratio, span = speed_ratio(report.decodes, base, spec)
     return f"{over(spec, ratio, span, 'plain decoding' if base == 'ar' else base)}."
+
+
+def measured_on(report: Report) -> str:
+    """On what a run was measured, in a few words: `24 prompts on 2 CPU cores`."""
+    device, cores = report.summary["target"]["device"], (report.summary.get("machine") or {}).get("cores")
+    where = counted_text(cores, "CPU core") if device == "cpu" and cores else device
+    return f"{counted_text(report.summary['prompts']['count'], 'prompt')} on {where}"
+
+
+def measured_sentence(report: Report, spec: str, base: str = "ar") -> str:
+    """`pair_sentence` with the kind of time that was measured, and on what; for a reader who knows nothing of the run.
+    """
+    kind = "in parallel" if in_parallel([row for rows in rounds_of(report, spec) for row in rows]) else "in turn"
+    return f"Measured {kind}, with {measured_on(report)}, {pair_sentence(report, spec, base)}"
+
+
+def fastest_sentence(report: Report, kind: str) -> str:
+    """The fastest of the methods measured `in parallel`, or `in turn`, against plain decoding; empty without any."""
+    def speed(spec: str) -> float:
+        return report.entries[spec]["speedup"] or 0.0
+
+    mine = [spec for spec in report.methods if rounds_of(report, spec)
+            and in_parallel([row for rows in rounds_of(report, spec) for row in rows]) == (kind == "in parallel")]
+    if not mine:
+        return ""
+    best = max(mine, key=speed)
+    named = f"{best}, the fastest of {len(mine)}," if len(mine) > 1 else best
+    said = over(named, report.entries[best]["speedup"], report.entries[best]["speedup_ci"], "plain decoding")
+    return f"Measured {kind}, {said}."
+
+
+def gate_sentence(checks: Mapping[str, TimeCheck]) -> str:
+    """In how much less, or more, time than measured the methods inside of the gate are simulated, plain decoding aside.
+    """
+    off = [one.ratio - 1 for spec, one in checks.items() if spec != "ar" and one.passes]
+    if not off:
+        return "No drafting method is inside of the gate."
+    said = []
+    for word, sign in (("less", -1), ("more", 1)):
+        gaps = [abs(gap) for gap in off if gap * sign > 0]
+        ends = " to ".join(dict.fromkeys(f"{end:.1%}" for end in (min(gaps), max(gaps)))) if gaps else ""
+        said += [f"{how_many(gap * sign > 0 for gap in off)} in {word} time than measured, by {ends}"] if gaps else []
+    plain = checks["ar"].ratio - 1
+    return (f"Simulated, of the drafting methods inside of the gate: {'; '.join(said) or 'all in the measured time'}."
+            f" Plain decoding takes {abs(plain):.1%} {'less' if plain < 0 else 'more'} simulated than measured.")
 
 
 def simulated_sentence(report: Report, specs: Sequence[str], kappa: float = 1.0) -> str:

@@ -11,6 +11,7 @@ from statistics import median
 
 from specdec_lib.analysis.bench_report import Report, load_report
 from specdec_lib.analysis.parallel_runs import calibrate, rounds_of
+from specdec_lib.analysis.wording import than
 from specdec_lib.bench.results import select
 from specdec_lib.measure import Row
 from specdec_lib.types import Refusal
@@ -60,3 +61,17 @@ def ceiling_sentence(run: str) -> str:
             f" {one['speed ratio']:.1f} (a forward over a draft step, medians of {BASE}'s rounds in this run); on its"
             f" best prompt {one['best prompt']:.2f}, and above the ratio on"
             f" {one['prompts above the ratio']} of {one['prompts']} prompts.")
+
+
+def lifted_sentence(run: str) -> str:
+    """Whether Double emits more tokens per forward than a drafter makes in that time, in short; empty if not measured.
+    """
+    if not (Path(run) / "summary.json").is_file():
+        return ""
+    report = load_report(run)
+    if not {BASE, METHOD} <= set(report.entries):
+        return ""
+    one = ceiling_rows(report)[METHOD]
+    said = than(METHOD, one["tokens per forward"], "the ceiling, the draft steps beside it", one["speed ratio"],
+                "more tokens per target forward", "fewer tokens per target forward", digits=1, verb="emits")
+    return f"With retrieval {said}."

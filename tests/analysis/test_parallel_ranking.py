@@ -41,10 +41,18 @@ def test_a_lead_below_a_hundredth_is_none():
 
 
 def test_the_title_of_a_map_says_from_which_acceptance_on_a_schedule_is_fastest():
-    rows = [["PEARL", "serial", "PEARL"], ["serial"] * 3, ["PEARL"] * 3]
+    rows = [["serial", "serial", "PEARL"], ["serial"] * 3, ["PEARL"] * 3]
     said = ranking.map_title([.2, .5, .8], [2, 4, 16], rows, at=(2, 4))
-    assert said == "PEARL is fastest from alpha = 0.80 on at ratio 2 and at no alpha at ratio 4"
+    assert said == "PEARL is fastest from alpha = 0.80 on at ratio 2 and at no alpha of the map at ratio 4"
     assert "from alpha = 0.20 on at ratio 16" in ranking.map_title([.2, .5, .8], [2, 4, 16], rows, at=(16,))
+
+
+@pytest.mark.parametrize(("row", "said"), [
+    (["PEARL", "serial", "PEARL", "serial"], "at alpha = 0.20, at alpha = 0.60 at ratio 4"),
+    (["serial", "PEARL", "PEARL", "serial"], "from alpha = 0.40 to 0.60 at ratio 4"),
+    (["PEARL", "serial", "PEARL", "PEARL"], "at alpha = 0.20, from alpha = 0.60 on at ratio 4")])
+def test_a_schedule_that_leads_but_not_at_the_end_of_a_map_is_not_said_to_lead_nowhere(row, said):
+    assert ranking.map_title([.2, .4, .6, .8], [4], [row], at=(4,)) == f"PEARL is fastest {said}"
 
 
 def test_a_title_names_every_range_in_which_a_schedule_is_ahead():

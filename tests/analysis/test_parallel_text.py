@@ -117,3 +117,33 @@ def test_contention_alone_is_read_with_its_date_where_it_was_measured(tmp_path):
     bare = ContentionRun((SecondsPair(1.0, 1.3),) * 2, (SecondsPair(.1, .1),) * 2)
     bare.save(tmp_path / "bare.json")
     assert "(no date, no processor)" in text.contention_sentence(str(tmp_path / "bare.json"))
+
+
+def test_a_measured_sentence_names_the_kind_of_its_time_and_on_what_it_was_measured():
+    found = run_of(logged_rows(1.0), [turn(2, 2, target=FORWARD)] * 5, more=("sam",))
+    found.summary["machine"] = {"cores": 2}
+    count = found.summary["prompts"]["count"]
+    assert text.measured_sentence(found, "sam") == (
+        f"Measured in turn, with {count} prompts on 2 CPU cores, {text.pair_sentence(found, 'sam', 'ar')}")
+    assert text.measured_sentence(found, "pearl", "sam").startswith(f"Measured in parallel, with {count} prompts on 2")
+    found.summary["target"]["device"] = "cuda"
+    assert text.measured_on(found) == f"{count} prompts on cuda"
+
+
+def test_a_simulation_that_is_too_fast_says_so_for_the_methods_inside_of_the_gate():
+    off = {"ar": 1.01, "a": .97, "b": .9, "c": 1.02, "outside": 1.5}
+    checks = {spec: runs.TimeCheck("in turn", 1.0, ratio) for spec, ratio in off.items()}
+    assert text.gate_sentence(checks) == (
+        "Simulated, of the drafting methods inside of the gate: 2 of 3 in less time than measured, by 3.0% to 10.0%;"
+        " 1 of 3 in more time than measured, by 2.0%. Plain decoding takes 1.0% more simulated than measured.")
+    assert text.gate_sentence({one: checks[one] for one in ("ar", "outside")}) == (
+        "No drafting method is inside of the gate.")
+
+
+def test_the_fastest_of_a_kind_is_named_with_its_interval():
+    slow = [turn(2, 1, target=3 * FORWARD)] * 5
+    found = run_of(logged_rows(1.0), [turn(2, 2, target=FORWARD)] * 5, slow, more=("sam", "draft-model"))
+    assert text.fastest_sentence(found, "in turn") == (
+        "Measured in turn, sam, the fastest of 2, is surely faster than plain decoding: 3.00 times (3.00 to 3.00).")
+    assert "Measured in parallel, pearl is surely" in text.fastest_sentence(found, "in parallel")
+    assert text.fastest_sentence(run_of(logged_rows(1.0)), "in turn") == ""

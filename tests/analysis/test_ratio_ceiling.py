@@ -41,3 +41,15 @@ def test_the_sentence_follows_the_numbers_or_says_how_to_measure(tmp_path, monke
     monkeypatch.setattr(ceiling, "load_report", lambda run: report(decodes("ar", turn(0, 0)),
                                                                    decodes("pearl", *rows(1))))
     assert "has no double" in ceiling.ceiling_sentence(str(tmp_path))
+
+
+def test_the_short_sentence_takes_its_direction_from_the_numbers_and_is_empty_without_any(tmp_path, monkeypatch):
+    assert ceiling.lifted_sentence(str(tmp_path)) == ""
+    (tmp_path / "summary.json").write_text("{}")
+    for accepted, said, more in ((5, "6.0", "more"), (2, "3.0", "fewer")):
+        monkeypatch.setattr(ceiling, "load_report", lambda run, accepted=accepted: run_of(rows(accepted)))
+        assert ceiling.lifted_sentence(str(tmp_path)) == (
+            f"With retrieval double emits {more} tokens per target forward than the ceiling, the draft steps beside it:"
+            f" {said} against 4.0.")
+    monkeypatch.setattr(ceiling, "load_report", lambda run: report(decodes("ar", turn(0, 0))))
+    assert ceiling.lifted_sentence(str(tmp_path)) == ""
