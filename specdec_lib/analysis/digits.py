@@ -7,7 +7,8 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from specdec_lib.analysis.wording import number
+from specdec_lib import measure
+from specdec_lib.analysis.wording import how_many, number
 from specdec_lib.types import Refusal
 
 SHIPPED = Path(__file__).parents[2] / "data" / "digits"
@@ -103,6 +104,39 @@ def quality_sentence(name: str, found: Mapping[str, Any]) -> str:
     chance = "" if found["speculates"] or p is None or p >= SMALL else (
         f"; a p below {SMALL} is chance here, and methods that take this noise inherit it")
     return f"{name} ({what}): {told_apart(found)}, p = {number(p, 3)}{chance}"
+
+
+def images_sentence(run: DigitsRun) -> str:
+    """How many lossless and lossy methods of a run the permutation test tells apart from the target's own images."""
+    tested = [found for found in run.methods.values() if found["speculates"] and found["p_value"] is not None]
+    said = [f"{sum(found['p_value'] < CHANCE for found in some)} of {len(some)} {word}" for word, some in (
+        ("lossless", [found for found in tested if found["lossless"]]),
+        ("lossy", [found for found in tested if not found["lossless"]])) if some]
+    if not said:
+        return "No method of the run can be compared with images of the target alone."
+    return f"Images that are told apart from the target's own: of {' and of '.join(said)} methods of the recorded run."
+
+
+def acceptance_sentence(run: DigitsRun) -> str:
+    """The least and the most accepted by the exact rule."""
+    shares = [found["acceptance"] for found in run.methods.values() if found["speculates"] and found["lossless"]]
+    if not shares:
+        return "No lossless method was run."
+    return f"The exact rule accepts {min(shares):.0%} to {max(shares):.0%} of the drafted patches that it tests."
+
+
+def speed_sentence(run: DigitsRun) -> str:
+    """The speeds of the timed lossless methods over the target alone, and how many are surely faster."""
+    pairs = [tuple([measure.Cost(1, each) for each in some["seconds_by_batch"]] for some in (plain, found))
+             for found in run.methods.values() if found["speculates"] and found["lossless"] and found["seconds"]
+             and (plain := run.plain(found["kind"])) and plain["seconds"]]
+    speeds = [speed for pair in pairs if (speed := measure.speedup(*pair)) is not None]
+    if not speeds:
+        return "No lossless method was timed beside the target alone."
+    spans = [measure.speedup_interval(*pair) for pair in pairs]
+    return (f"On {run.summary['provenance']['machine']['processor']} lossless methods ran at {min(speeds):.2f} to "
+            f"{max(speeds):.2f} times the speed of the target alone; surely faster: "
+            f"{how_many(span and span[0] > 1 for span in spans)}.")
 
 
 def alignment(run: DigitsRun) -> dict[str, float | None]:

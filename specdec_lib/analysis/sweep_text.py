@@ -8,7 +8,7 @@ from inspect import Parameter, signature
 from specdec_lib import catalog
 from specdec_lib.analysis import wording
 from specdec_lib.analysis.report_text import interval_text
-from specdec_lib.analysis.sweep import BestSetting, Sensitivity, SweepRun, best_setting, ranked
+from specdec_lib.analysis.sweep import BestSetting, Sensitivity, SweepRun, best_setting, ranked, sensitivities
 from specdec_lib.analysis.sweep_held_out import HeldOutChoice
 from specdec_lib.analysis.sweep_measures import MEASURES, NLL, NOT_BEST, SPEED
 
@@ -60,6 +60,30 @@ def best_sentences(run: SweepRun, measure: str, clock: float = 1.0) -> str:
 def marked(run: SweepRun, label: str) -> str:
     """A setting as tables name it: one that is lossy says so."""
     return f"{label} (lossy)" if run.settings[label].lossy else label
+
+
+def parameters_sentence(run: SweepRun, measure: str, clock: float = 1.0) -> str:
+    """How many parameters of each method surely matter, and which."""
+    names = [name for name in run.methods if run.parameters(name)]
+    if not names:
+        return "No parameter has several values here."
+    beyond = f" by more than the factor {clock:.2f} between cells of equal work" if clock > 1 else ""
+    said = []
+    for name in names:
+        found = [one for one in sensitivities(run, name, measure) if one.effect is not None]
+        sure = matters(found, clock)
+        which = f" ({', '.join(one.parameter for one in sure)})" if sure else ""
+        said.append(f"{wording.how_many(one in sure for one in found)} of {name}{which}")
+    return f"Parameters that surely change {shown(measure)}{beyond}: {'; '.join(said)}."
+
+
+def chosen_sentence(run: SweepRun, best: BestSetting | None, measure: str) -> str:
+    """The best setting on all prompts, and how many of the others it is not told apart from."""
+    if best is None:
+        return f"No setting has {measure}."
+    return (f"Best on all {len(run.questions)} prompts: {marked(run, best.label)}, {best.value:.2f}"
+            f" ({interval_text(best.interval)}) {measure}; {len(best.not_told_apart)} of"
+            f" {len(ranked(run, measure)) - 1} others are not told apart from it.")
 
 
 def best_rows(run: SweepRun, measure: str, lines: int = LINES) -> list[dict[str, str]]:
@@ -136,12 +160,10 @@ def held_out_sentence(found: HeldOutChoice | None, measure: str) -> str:
     """How often a choice is best on prompts that it was not made on."""
     if found is None:
         return f"Too few prompts or settings to hold some out: {measure} needs ten prompts and two settings."
-    first, times = next(iter(found.chosen.items()))
-    lost = (f"The choice gives up {found.loss:.1%} of the best {measure} there" if found.loss is not None else
-            f"What the choice gives up is no share of the best {measure}, which is 0")
+    lost = (f"gives up {found.loss:.1%} of the best {shown(measure).removeprefix('the ')}" if found.loss is not None
+            else f"what it gives up is no share of the best {measure}, which is 0")
     return (f"Chosen on half of the prompts, a setting is best on the other half in {found.best_again:.0%} of"
-            f" {found.draws} random halves; one drawn at random would be in {found.by_chance:.0%}. {lost}."
-            f" Chosen most often, {times} times: {first}.")
+            f" {found.draws} random halves (one at random: {found.by_chance:.0%}), and {lost}.")
 
 
 def front_sentence(run: SweepRun, front: list[str], x: str, y: str) -> str:

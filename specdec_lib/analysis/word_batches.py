@@ -13,6 +13,7 @@ from typing import Any, NamedTuple
 
 from specdec_lib.analysis.bench_report import load_report
 from specdec_lib.analysis.run_table import read_table, write_table
+from specdec_lib.analysis.wording import how_many
 from specdec_lib.bench.batch_summary import BatchMeasures, batch_measures, speedup
 from specdec_lib.bench.results import Decode
 from specdec_lib.bench.summary import identical_prompts
@@ -181,3 +182,14 @@ def gains_sentence(table: WordBatches, kind: str) -> str:
     apart = sum(abs(gain - 1) >= CLOSE for gain in gains)
     return (f"{kind}, measured without intervals: {min(gains):.2f} to {max(gains):.2f} times greedy decoding, "
             f"{apart or 'none'} of {len(gains)} told from 1")
+
+
+def strict_speed_sentence(table: WordBatches) -> str:
+    """The range of gains, end to end, of the methods with greedy decoding's ids; how many exceed 1 by `CLOSE`."""
+    gains = [row.end_to_end for row in table.rows if row.method != PLAIN and not row.peer
+             and row.identical == row.prompts and row.end_to_end]
+    if not gains:
+        return "No run timed a method that keeps greedy decoding's output."
+    faster, batches = [gain - 1 >= CLOSE for gain in gains], " and ".join(map(str, table.batches))
+    return (f"End to end, in batches of {batches}, it ran at {min(gains):.2f} to {max(gains):.2f} times greedy"
+            f" decoding's speed; told to be faster: {how_many(faster)} runs.")

@@ -4,7 +4,17 @@ from pathlib import Path
 
 import pytest
 
-from specdec_lib.analysis.digits import DigitsRun, alignment, quality_rows, quality_sentence, speed_rows, told_apart
+from specdec_lib.analysis.digits import (
+    DigitsRun,
+    acceptance_sentence,
+    alignment,
+    images_sentence,
+    quality_rows,
+    quality_sentence,
+    speed_rows,
+    speed_sentence,
+    told_apart,
+)
 
 
 def found(seconds, acceptance, p_value, **more):
@@ -56,3 +66,23 @@ def test_images_are_told_apart_by_the_p_value_alone():
     (0.4, 0.002, "x (lossless): told apart from plain images, p = 0.002")])
 def test_a_small_p_of_the_target_against_itself_is_called_chance_and_one_of_a_method_is_not(acceptance, p, said):
     assert quality_sentence("x", found(1.0, acceptance, p)).endswith(said)
+
+
+def test_the_answer_counts_methods_told_apart_and_faster_ones():
+    clocked = {"diffusion-plain": found(2.0, None, 0.5, seconds_by_batch=[1.0] * 5),
+               "diffusion": found(1.0, 0.4, 0.6, seconds_by_batch=[0.5] * 5),
+               "diffusion(aligned=False)": found(4.0, 0.1, 0.001, seconds_by_batch=[2.0] * 5),
+               "diffusion-published": found(1.0, 0.7, 0.001, lossless=False, seconds_by_batch=[0.1] * 5)}
+    timed = DigitsRun(Path(), {"methods": clocked, "provenance": {"machine": {"processor": "Chip"}}})
+    assert images_sentence(timed) == ("Images that are told apart from the target's own: of 1 of 2 lossless and of "
+                                      "1 of 1 lossy methods of the recorded run.")
+    assert acceptance_sentence(timed) == "The exact rule accepts 10% to 40% of the drafted patches that it tests."
+    assert speed_sentence(timed) == ("On Chip lossless methods ran at 0.50 to 2.00 times the speed of the target "
+                                     "alone; surely faster: 1 of 2.")
+
+
+def test_a_run_of_the_target_alone_has_no_answer():
+    alone = DigitsRun(Path(), {"methods": {"diffusion-plain": found(None, None, None)}})
+    assert images_sentence(alone) == "No method of the run can be compared with images of the target alone."
+    assert acceptance_sentence(alone) == "No lossless method was run."
+    assert speed_sentence(alone) == "No lossless method was timed beside the target alone."

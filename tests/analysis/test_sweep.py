@@ -201,7 +201,22 @@ def test_a_choice_whose_best_measure_is_0_gives_up_no_share_of_it():
     assert found is not None
     assert (found.best_again, found.loss) == (1.0, None)
     said = sweep_text.held_out_sentence(found, NOT_BEST)
-    assert f"What the choice gives up is no share of the best {NOT_BEST}, which is 0." in said
+    assert f"and what it gives up is no share of the best {NOT_BEST}, which is 0." in said
+
+
+def test_the_answer_counts_parameters_by_method_and_names_the_best_setting():
+    found = factorial()
+    assert sweep_text.parameters_sentence(found, TAU) == (
+        f"Parameters that surely change {TAU}: 1 of 2 of respec (theta).")
+    assert "the factor 9.00 between cells of equal work: none of 2 of respec." in sweep_text.parameters_sentence(
+        found, TAU, 9.0)
+    best = sweep.best_setting(found, TAU)
+    said = sweep_text.chosen_sentence(found, best, TAU)
+    assert said.startswith("Best on all 12 prompts: respec(theta=2, least=0.1), ")
+    assert said.endswith("; 1 of 5 others are not told apart from it.")
+    assert sweep_text.chosen_sentence(found, None, TAU) == f"No setting has {TAU}."
+    alone = run_of([row("a", q, 10, 5) for q in range(12)])
+    assert sweep_text.parameters_sentence(alone, TAU) == "No parameter has several values here."
 
 
 def test_too_few_prompts_or_settings_have_nothing_to_hold_out():

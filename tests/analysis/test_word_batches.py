@@ -2,7 +2,13 @@
 
 import pytest
 
-from specdec_lib.analysis.word_batches import WordBatches, WordRow, change_sentence, gains_sentence
+from specdec_lib.analysis.word_batches import (
+    WordBatches,
+    WordRow,
+    change_sentence,
+    gains_sentence,
+    strict_speed_sentence,
+)
 
 
 def row(gain, batch=1, method="specdec", kind="words"):
@@ -25,3 +31,13 @@ def test_a_gain_changes_with_the_batch_where_it_changes_by_a_quarter(few, many, 
 def test_gains_are_a_range_without_greedy_decoding_and_other_kinds(gains, said):
     rows = [*map(row, gains), row(1.0, method="ar"), row(3.0, kind="sentences")]
     assert gains_sentence(WordBatches(tuple(rows), ()), "words") == said
+
+
+def test_the_speed_of_strict_decoding_leaves_out_peers_and_methods_with_other_ids():
+    rows = [row(1.0, method="ar"), row(0.8), row(1.3, 16), row(2.0, method="lossy")._replace(identical=0),
+            row(3.0, method="beam")._replace(peer=True), row(None)]
+    assert strict_speed_sentence(WordBatches(tuple(rows), ())) == (
+        "End to end, in batches of 1 and 16, it ran at 0.80 to 1.30 times greedy decoding's speed; told to be faster: "
+        "1 of 2 runs.")
+    assert strict_speed_sentence(WordBatches(tuple(rows[:1]), ())) == (
+        "No run timed a method that keeps greedy decoding's output.")
