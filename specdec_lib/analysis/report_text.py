@@ -13,6 +13,31 @@ from specdec_lib.bench import summary as sums
 from specdec_lib.types import Refusal
 
 GIVEN = {"draft": "a draft model", "store": "a static index"}     # needs that are no checkpoints, in words
+BUSY = "The machine was busy"                      # begins the warnings that the clock is uncertain
+
+
+def conclusion(report: Report) -> list[str]:
+    """What a reader takes away: the fastest methods, whether ids stayed the same, and whether the machine was busy."""
+    lossy, busy = lossy_headline(report), [said for said in report.warnings if said.startswith(BUSY)]
+    ids = equality_sentence(report).partition(", and must:")[0].rstrip(".") + "."
+    return [lossless_headline(report), *([lossy.strip()] if lossy else []), ids, *busy[:1]]
+
+
+def run_text(report: Report) -> str:
+    """How much a run measured and how it decoded, in a sentence."""
+    settings, count = report.summary["settings"], len(report.methods)
+    facts = [counted_text(count, "method") + " beside plain decoding",
+             *([f"at most {settings['max_new_tokens']} new tokens a turn"] if "max_new_tokens" in settings else []),
+             *([f"repeats: {settings['repeats']}"] if "repeats" in settings else []),
+             f"sampled at temperature {settings['temperature']:g}" if settings["temperature"] else "decoded greedily"]
+    return f"The run: {', '.join(facts)}."
+
+
+def other_warnings(report: Report) -> list[str]:
+    """The warnings of a run that its conclusion does not hold."""
+    said = conclusion(report)
+    return [warning for warning in report.warnings if warning not in said]
+
 
 def headline(report: Report) -> str:
     """What was measured, on what, and the result; a second sentence for a lossy method that is faster."""
@@ -32,7 +57,7 @@ def lossy_headline(report: Report) -> str:
 def lossless_headline(report: Report) -> str:
     """One sentence on the fastest method that is not lossy."""
     best, entry, about = report.fastest, report.entries[report.fastest], report.summary
-    where = f"{about['target']['name']} on {about['target']['device']} in {about['target']['dtype']}"
+    where = f"{about['target']['name']} in {about['target']['dtype']} on {chip_text(about)}"
     said = f"On {counted_text(about['prompts']['count'], 'prompt')} with {where}, "
     if best == "ar":
         rivals = set(report.methods) - set(report.lossy)
@@ -40,6 +65,13 @@ def lossless_headline(report: Report) -> str:
                 f" {'faster than' if rivals else 'measured beside'} plain decoding.")
     speed = times_text(entry["speedup"], entry["speedup_ci"])
     return f"{said}{best} decoded {speed} as fast as plain decoding{doubt_text(entry)}"
+
+
+def chip_text(about: dict) -> str:
+    """The device of a run, with the name of its processor or GPU where the summary has it."""
+    device, machine = about["target"]["device"], about.get("machine") or {}
+    chip = machine.get("processor") if device == "cpu" else machine.get("gpu")
+    return f"{device} ({chip})" if chip else device
 
 
 def doubt_text(entry: dict) -> str:

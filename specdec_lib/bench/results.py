@@ -162,19 +162,19 @@ def check_finished(folder: Path, summary: Any, tables: Sequence[str] = TABLES) -
             raise Refusal(f"the finished run in {folder} is incomplete, its {name} {why}: {remedy}") from None
 
 
-def read_results(folder: Path) -> list[Decode]:
+def read_results(folder: Path | str) -> list[Decode]:
     """The decodes written to this folder, in order; Refusal where its tables are not those of a run."""
     try:
-        return decodes_in(folder)
+        return decodes_in(Path(folder))
     except (KeyError, TypeError, ValueError, OverflowError, pa.ArrowException) as error:
         raise Refusal(f"the run in {folder} cannot be read, its tables are damaged ({type(error).__name__}): copy it"
                       " again, or measure it again in another folder") from None
 
 
-def read_turns(folder: Path) -> list[Decode]:
+def read_turns(folder: Path | str) -> list[Decode]:
     """The decodes of this folder without rounds, which some kept runs lack; Refusal for a damaged table."""
     try:
-        return [decode(record, {}) for record in checked_table(folder / "decodes.parquet", DECODES).to_pylist()]
+        return [decode(record, {}) for record in checked_table(Path(folder) / "decodes.parquet", DECODES).to_pylist()]
     except (OSError, KeyError, TypeError, ValueError, OverflowError, pa.ArrowException) as error:
         raise Refusal(f"the decodes of the run in {folder} cannot be read ({type(error).__name__}): copy it again, or "
                       "measure it again in another folder") from None

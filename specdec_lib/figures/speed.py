@@ -51,7 +51,7 @@ def by_family(families: Sequence[str], measured: Mapping[str, Sequence[float | N
         look = series(place)
         bounds = (intervals or {}).get(name, [None] * len(families))
         figure.add_scatter(x=list(families), y=numbers(values), name=name, mode="markers", offsetgroup=name,
-                           marker={"color": look["colour"], "symbol": look["symbol"], "size": 9},
+                           cliponaxis=False, marker={"color": look["colour"], "symbol": look["symbol"], "size": 9},
                            error_y=whiskers(values, bounds, INK, **BAR))
         if expected and name in expected:
             figure.add_scatter(x=list(families), y=numbers(expected[name]), name=f"{name}, expected", mode="markers",

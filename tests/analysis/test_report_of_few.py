@@ -37,3 +37,30 @@ def test_beside_lossy_methods_alone_plain_decoding_is_the_reference_of_quality()
 def test_the_output_shown_of_lossy_methods_alone_is_drafted():
     found, origins = report_tables.token_origins(lossy_alone())
     assert (found.method, origins) == ("loose", ["d", "d", "d", ""])
+
+
+def test_the_conclusion_of_one_prompt_names_the_machine_and_the_warning_that_it_was_busy():
+    at = report(*PLAIN[:1], *FAST[:1])
+    at.summary["machine"] = {"processor": "Chip", "gpu": None}
+    at.summary["settings"] |= {"warnings": ["The machine was busy: very.", "fast drafted in vain."],
+                               "repeats": 2, "max_new_tokens": 8}
+    assert report_text.conclusion(at) == [
+        "On 1 prompt with tiny in bfloat16 on cpu (Chip), fast decoded 2.00 times as fast as plain decoding, without "
+        "an interval, which needs five prompts.", "The one lossless output equals plain decoding's in every id.",
+        "The machine was busy: very."]
+    assert report_text.other_warnings(at) == ["fast drafted in vain."]
+    assert report_text.run_text(at) == (
+        "The run: 1 method beside plain decoding, at most 8 new tokens a turn, repeats: 2, decoded greedily.")
+
+
+def test_the_conclusion_without_lossless_methods_names_the_lossy_one_and_promises_no_ids():
+    first, second, third = report_text.conclusion(lossy_alone())
+    assert first.endswith("no lossless method was measured beside plain decoding.")
+    assert second.startswith("A lossy method, loose, which may write another text, decoded 4.00 times")
+    assert third == "No lossless method ran beside plain decoding, so no output has to equal it."
+
+
+def test_the_conclusion_of_plain_decoding_alone_has_no_empty_parts():
+    alone = report(*PLAIN)
+    assert len(report_text.conclusion(alone)) == 2
+    assert report_text.run_text(alone) == "The run: 0 methods beside plain decoding, decoded greedily."
