@@ -14,7 +14,7 @@ from typing import Any, NamedTuple
 
 from specdec_lib.analysis.bench_report import load_report
 from specdec_lib.analysis.run_table import read_table, write_table
-from specdec_lib.analysis.wording import how_many, number, trend
+from specdec_lib.analysis.wording import number, trend
 from specdec_lib.bench.batch_summary import batch_measures, speedup
 from specdec_lib.bench.results import Decode
 from specdec_lib.bench.summary import identical_prompts, rounded
@@ -235,25 +235,6 @@ def gain_sentences(table: BatchTable, dtype: str) -> list[tuple[str, bool | None
                     f"{''.join(at)} against {''.join(than_at)}; from batch to batch it "
                     f"{trend([row.speedup for row in rows])}", float(at[0]) < float(than_at[0]) if known else None))
     return out
-
-
-def paying_sentence(table: BatchTable, dtype: str) -> str:
-    """At the smallest and the largest batch: the range of speed-ups, and how many methods gain in every repeat."""
-    rows = [row for name in table.methods(dtype) for row in table.of(dtype, name) if row.speedup is not None]
-    if not rows:
-        return f"No speed-up was measured in {dtype}."
-    ends = [[row for row in rows if row.batch == batch] for batch in
-            dict.fromkeys((min(row.batch for row in rows), max(row.batch for row in rows)))]
-    found = [[row.speedup for row in some if row.speedup is not None] for some in ends]
-    speeds = [f"{number(min(known))} to {number(max(known))} times at batch {some[0].batch}"
-              for known, some in zip(found, ends, strict=True)]
-    sure = [f"{how_many(row.span and row.span[0] > 1 for row in some)} at batch {some[0].batch}" for some in ends]
-    every = (f"; faster in every repeat: {', '.join(sure)}" if all(row.span for some in ends for row in some) else
-             ", without repeats that say how sure that is")
-    machines = dict.fromkeys(run["machine"].get("gpu") or run["machine"]["processor"] for run in table.runs
-                             if run["dtype"] == dtype)
-    where = f" on {', '.join(machines)}" if machines else ""
-    return f"Speed over plain decoding of the same batch{where}, {dtype}: {', '.join(speeds)}{every}."
 
 
 def prediction_sentences(table: BatchTable, dtype: str, near: float = 0.1) -> list[tuple[str, bool | None]]:

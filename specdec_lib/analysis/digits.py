@@ -127,13 +127,14 @@ def acceptance_sentence(run: DigitsRun) -> str:
 
 def speed_sentence(run: DigitsRun) -> str:
     """The speeds of the timed lossless methods over the target alone, and how many are surely faster."""
-    pairs = [tuple([measure.Cost(1, each) for each in some["seconds_by_batch"]] for some in (plain, found))
+    pairs = [([measure.Cost(1, each) for each in plain["seconds_by_batch"]],
+              [measure.Cost(1, each) for each in found["seconds_by_batch"]])
              for found in run.methods.values() if found["speculates"] and found["lossless"] and found["seconds"]
              and (plain := run.plain(found["kind"])) and plain["seconds"]]
     speeds = [speed for pair in pairs if (speed := measure.speedup(*pair)) is not None]
     if not speeds:
         return "No lossless method was timed beside the target alone."
-    spans = [measure.speedup_interval(*pair) for pair in pairs]
+    spans = [measure.speedup_interval(base, own) for base, own in pairs]
     return (f"On {run.summary['provenance']['machine']['processor']} lossless methods ran at {min(speeds):.2f} to "
             f"{max(speeds):.2f} times the speed of the target alone; surely faster: "
             f"{how_many(span and span[0] > 1 for span in spans)}.")

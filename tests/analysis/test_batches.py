@@ -167,14 +167,3 @@ def test_the_shipped_table_is_of_real_runs_of_one_target_whose_provenance_is_who
             same, compared = found.same_ids(shown, dtype)
             assert same == compared > 0
     assert json.loads((found.SHIPPED / found.TABLE).read_text())["runs"]
-
-
-def test_what_pays_is_said_of_the_smallest_and_the_largest_batch():
-    shown = table(1.5, 1.2, 0.9)
-    assert found.paying_sentence(shown, "float32") == (
-        "Speed over plain decoding of the same batch, float32: 1.50 to 1.50 times at batch 1, 0.90 to 0.90 times at "
-        "batch 4, without repeats that say how sure that is.")
-    rows = tuple(one._replace(of_repeats=(one.speedup - 0.1, one.speedup + 0.2)) for one in shown.rows)
-    told = found.paying_sentence(replace(shown, rows=rows), "float32")
-    assert told.endswith("; faster in every repeat: all 1 at batch 1, none of 1 at batch 4.")
-    assert found.paying_sentence(shown, "bfloat16") == "No speed-up was measured in bfloat16."
