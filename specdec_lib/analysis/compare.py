@@ -2,17 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import NamedTuple
 
 from specdec_lib.analysis.bench_report import Report, load_report
-from specdec_lib.analysis.report_text import interval_text
+from specdec_lib.analysis.report_text import interval_text, times_text
 from specdec_lib.analysis.wording import verdict
 from specdec_lib.bench.options import RunOptions, bench_prepared, prepare
 from specdec_lib.bench.progress import bar
 from specdec_lib.bench.results import select
 from specdec_lib.measure import Row
+
+SAID = {"faster": ("gains", "gain"), "slower": ("costs speed", "cost speed"),            # of one part and of several
+        "not told apart": ("is not told apart", "are not told apart")}
 
 
 class Comparison(NamedTuple):
@@ -59,6 +62,23 @@ def faster_of(report: Report, specs: Sequence[str], family: str | None = None) -
     """The fastest of these methods, on one family or on all prompts; a tie goes to the earlier one."""
     at = [report.entries[spec] if family is None else report.entries[spec]["by_family"][family] for spec in specs]
     return specs[max(range(len(specs)), key=lambda place: at[place]["speedup"] or 0.0)]
+
+
+def parts_sentence(system: str, parts: Mapping[str, Comparison], base: str, every: int) -> str:
+    """Which of the parts of a system gain speed over `base` and which cost it; `every` is how many the system has."""
+    if not parts:
+        return f"This run cannot say whether a part of {system} pays: it holds none beside {base}."
+    groups: dict[str, list[str]] = {}
+    for name, one in parts.items():
+        groups.setdefault(one.verdict, []).append(f"{name}, {times_text(one.ratio, one.interval)},")
+    told = [f"{' and '.join(names)} {singular if len(names) == 1 else plural}"
+            for word, (singular, plural) in SAID.items() for names in [groups.pop(word, [])] if names]
+    told += [f"{' and '.join(names)} {word}" for word, names in groups.items()]
+    verdicts = {one.verdict for one in parts.values()}
+    which = "Every" if verdicts == {"faster"} else "Not every" if "faster" in verdicts else "No"
+    pays = "pays" if verdicts <= {"faster", "slower"} else "is shown to pay"
+    return (f"{which} part of {system} {pays} compared with {base}{' in this run' * (len(parts) < every)}:"
+            f" {'; '.join(told)}.")
 
 
 def comparison_table(found: dict[str, Comparison]) -> dict[str, dict]:

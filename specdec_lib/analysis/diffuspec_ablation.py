@@ -26,6 +26,7 @@ from specdec_lib.analysis.diffuspec_published import (
 )
 from specdec_lib.analysis.paper_settings import paper_setting
 from specdec_lib.analysis.report_text import interval_text, times_text
+from specdec_lib.analysis.result_row import where_sentence
 from specdec_lib.bench import summary
 from specdec_lib.bench.results import select
 from specdec_lib.specs import split_specs
@@ -45,6 +46,7 @@ JOINED, APART, LIKELIEST = "ddtree", "ddtree(linked=False)", "ddtree(drafter='di
 ALIGNED = "diffusion-draft(depth=4,weights='diffusion-lm-aligned')"
 PLAIN_WEIGHT = 0.5                                 # the search's default, and the paper's
 RIVALS = ("block-diffusion", "ddtree", "eagle", "draft-model", "sam+token-recycling")
+ALONE = {"the path search": "search, fixed length", "the length controller": "controller, no search"}
 Pair = tuple[str, str]                             # specs: the base, and the method compared with it
 
 
@@ -140,15 +142,22 @@ def tokens_of_pair(report: Report, pair: Pair, family: str | None = None) -> Com
                       measure.speedup_interval(base, other))
 
 
-def answer_text(report: Report) -> str:
-    """A sentence on DiffuSpec beside plain decoding, and on each part and both beside the drafter alone."""
-    whole, pairs = report.entries[specs_by_cell(report.entries)[BOTH]], effects(report)
-    asked = {"the search": "search, fixed length", "the controller": "controller, no search", "both": "both parts"}
-    found = {said: speed_of_pair(report, pairs[name]) for said, name in asked.items()}
-    told = [f"with {said} it is {times_text(one.ratio, one.interval)} as fast ({one.verdict})"
-            for said, one in found.items()]
-    return (f"Both parts together decode {times_text(whole['speedup'], whole['speedup_ci'])} as fast as plain decoding."
-            f" Beside the drafter alone, {', '.join(told)}.")
+def conclusion_sentences(report: Report) -> tuple[str, ...]:
+    """Which parts pay beside the drafter alone, both over plain decoding beside the paper's, and where measured."""
+    pairs = effects(report)
+    parts = {said: speed_of_pair(report, pairs[name]) for said, name in ALONE.items() if name in pairs}
+    return compare.parts_sentence("DiffuSpec", parts, "the drafter alone", len(ALONE)), _over_plain(report), \
+        where_sentence(report)
+
+
+def _over_plain(report: Report) -> str:
+    """Both parts together over plain decoding, with our values and the paper's, and what the paper has."""
+    asked = (specs_by_cell(report.entries)[BOTH], PAPER)
+    whole, *theirs = [(report.entries[spec]["speedup"], report.entries[spec]["speedup_ci"]) for spec in asked
+                      if spec in report.entries]
+    own = "".join(f", and {times_text(*one)} with the paper's values" for one in theirs)
+    return (f"{wording.over('DiffuSpec', *whole, 'plain decoding', sure='')}{own}; the paper has"
+            f" {ABLATION[BOTH].speed} times, with a 7B drafter for a 32B target.")
 
 
 def pair_table(report: Report, pairs: dict[str, Pair]) -> dict[str, dict]:
@@ -207,6 +216,13 @@ def pair_sentence(report: Report, pair: Pair, family: str | None = None) -> str:
     """A sentence with tokens and milliseconds of a round on both sides, on one family or on all prompts."""
     (had, took), (tokens, ms) = (compare.mean_round(report, spec, family) for spec in pair)
     return f"{tokens:.2f} tokens a round in {ms:.1f} ms, against {had:.2f} in {took:.1f} ms"
+
+
+def speed_and_tokens_text(report: Report, pair: Pair, other: str, base: str) -> str:
+    """Whether the pair's second method, `other` in words, is faster than its first, and its tokens per forward."""
+    tokens, speed = tokens_of_pair(report, pair), speed_of_pair(report, pair)
+    return (f"{wording.over(other, speed.ratio, speed.interval, base, sure='')},"
+            f" with {times_text(tokens.ratio, tokens.interval)} its tokens per forward")
 
 
 def depth_text(report: Report, depth: int = 3) -> str:

@@ -15,7 +15,7 @@ from specdec_lib.analysis import compare, length_policies
 from specdec_lib.analysis.bench_report import Report
 from specdec_lib.analysis.compare import Comparison
 from specdec_lib.analysis.length_policies import PolicyResult
-from specdec_lib.analysis.report_text import interval_text
+from specdec_lib.analysis.report_text import counted_text, interval_text, times_text
 from specdec_lib.analysis.wording import how_many, verdict
 from specdec_lib.bench import summary
 from specdec_lib.measure import Cost
@@ -33,15 +33,38 @@ def joint_intervals(steps: Mapping[str, Comparison]) -> dict[str, tuple[float, f
 
 
 def joint_text(steps: Mapping[str, Comparison]) -> str:
-    """Which policies are surely faster or slower when all comparisons are taken together, by name."""
+    """Which policies are faster or slower by their intervals when all comparisons are taken together, by name."""
     wide = joint_intervals(steps)
     if not wide:
         return NONE_KNOWN
     named = {word: [f"{name}, {steps[name].ratio:.2f} times" for name, span in wide.items() if verdict(span) == word]
              for word in ("faster", "slower")}
     return (f"At 95 % each, {.05 * len(wide):.1f} of {len(wide)} would lie outside by chance. At 95 % for all"
-            f" together surely faster: {'; '.join(named['faster']) or 'none'}. Surely slower: "
+            f" together, faster: {'; '.join(named['faster']) or 'none'}. Slower: "
             f"{'; '.join(named['slower']) or 'none'}.")
+
+
+def answer_text(report: Report, measured: Mapping[str, Sequence[PolicyResult]]) -> str:
+    """For each drafter its best fixed length, and how many of its policies are faster, with the fastest of them."""
+    told = []
+    for name, lines in measured.items():
+        best = length_policies.best_fixed(report, lines)
+        steps = [length_policies.policy_ratio(report, best, one) for one in lines if one.length is None]
+        quick = [one for one in steps if one.verdict == "faster"]
+        most = max(quick, key=lambda one: one.ratio or 0.0, default=None)
+        told.append(f"{counted_text(best.length or 0, 'token')} with {name}, where"
+                    f" {how_many(one in quick for one in steps)} rules {'are' if quick else 'is'} faster"
+                    + (f", at most {times_text(most.ratio, most.interval)}" if most else ""))
+    return f"The best fixed draft length, chosen in hindsight, is {'; '.join(told)}."
+
+
+def joint_counts_text(steps: Mapping[str, Comparison]) -> str:
+    """How many policies are faster and how many slower when all comparisons are taken together."""
+    wide = [verdict(span) for span in joint_intervals(steps).values()]
+    if not wide:
+        return NONE_KNOWN
+    return (f"With intervals that hold for all {len(wide)} comparisons together, {wide.count('faster')} are faster and"
+            f" {wide.count('slower')} slower.")
 
 
 def not_equal_text(steps: Mapping[str, Comparison]) -> str:
@@ -108,6 +131,6 @@ def agreement_text(report: Report, name: str, lines: Sequence[PolicyResult], spe
     above = sum(row["the prediction is"] == "above it" for row in rows.values())
     alike, apart = length_policies.order_agreement(report, lines, speeds)
     guessed = how_many(row["predicted"] > 1 for row in rows.values())
-    return (f"{name}: predicted faster than the best fixed length {guessed} policies, surely faster in the run"
-            f" {how_many(won)}. Predictions above the measured interval: {above}. Of {apart} pairs that the run"
-            f" tells apart, {alike} were predicted in the measured order.")
+    return (f"{name}: predicted faster than the best fixed length {guessed} policies, faster in the run by"
+            f" their intervals {how_many(won)}. Predictions above the measured interval: {above}. Of {apart} pairs that"
+            f" the run tells apart, {alike} were predicted in the measured order.")

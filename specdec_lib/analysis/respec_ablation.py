@@ -10,10 +10,11 @@ from collections.abc import Iterable, Sequence
 
 from specdec_lib import catalog
 from specdec_lib.analysis.bench_report import QUALITIES, Report, plain_part
-from specdec_lib.analysis.compare import Comparison, faster_of, mean_round, method_rounds
+from specdec_lib.analysis.compare import Comparison, faster_of, mean_round, method_rounds, parts_sentence
 from specdec_lib.analysis.paper_settings import paper_setting
 from specdec_lib.analysis.report_text import estimate_text, interval_text, times_text
 from specdec_lib.analysis.respec_replay import our_values
+from specdec_lib.analysis.result_row import where_sentence
 from specdec_lib.analysis.wording import Interval, placed, verdict
 from specdec_lib.bench import summary
 from specdec_lib.specs import parse_part
@@ -28,7 +29,9 @@ STEP_OF = {"sam+eagle2+trigger": TRIGGER, "respec": COUNTS, "respec-relaxed": RE
 ORDER = ("ar", "eagle2", "sam", "sam+eagle2", TRIGGER, CANDIDATES, THRESHOLD, COUNTS, RELAXATION,
          "respec+token-recycling")
 CHAIN = ("ar", "eagle2", "sam+eagle2", TRIGGER, CANDIDATES, THRESHOLD, COUNTS, RELAXATION)
-PARTS = (TRIGGER, CANDIDATES, RELAXATION)                              # the paper's three
+PARTS = {TRIGGER: "the entropy trigger", CANDIDATES: "choosing copies by past acceptance",
+         RELAXATION: "relaxed verification"}                           # the paper's three, in words
+RIVALS = {"eagle2": "EAGLE-2", "sam+eagle2": "SAM-Decoding"}          # sam+eagle2: with EAGLE-2 for the rest
 CLAIMED = {"eagle2": 1.33, "sam": 1.25, "sam+eagle2": 1.25}            # "more than", abstract of arXiv 2511.01282
 
 
@@ -152,19 +155,26 @@ def verdict_text(report: Report) -> str:
     return "; ".join(f"{word}: {', '.join(names) or 'none'}" for word, names in named.items())
 
 
-def conclusion_text(report: Report, rival: str = "sam+eagle2") -> str:
-    """Strict and relaxed ReSpec over SAM-Decoding with EAGLE-2, and which of the paper's parts gain on their own."""
+def conclusion_sentences(report: Report) -> tuple[str, ...]:
+    """Which of the paper's parts pay, ReSpec over its rivals beside the paper's claims, and where it was measured."""
     held = ablation_steps(report.entries)
-    sides = [versus(report, held[rival], held[step]) for step in (COUNTS, RELAXATION)
-             if step in held and rival in held]
-    said = [f"{held[one.other]} is {times_text(one.ratio, one.interval)} as fast as {rival}: {one.verdict}."
-            for one in sides]
-    parts = [one for one in step_gains(report) if one.other in PARTS]
-    gained = [one.other for one in parts if one.verdict == "faster"]
-    if parts:
-        said.append(f"Of the paper's parts in this run ({', '.join(one.other for one in parts)}), faster than the step "
-                    f"before: {', '.join(gained) or 'none'}.")
-    return " ".join(said + [f"{RELAXATION} may write another text."] * (RELAXATION in held))
+    parts = {PARTS[one.other]: one for one in step_gains(report) if one.other in PARTS}
+    return parts_sentence("ReSpec", parts, "the step before", len(PARTS)), _over_rivals(report, held), \
+        where_sentence(report)
+
+
+def _over_rivals(report: Report, held: dict[str, str]) -> str:
+    """The last step held, relaxed if it can be, over the paper's rivals, each beside its claim."""
+    judged = next((name for name in (RELAXATION, COUNTS) if name in held), "")
+    found = [(said, versus(report, held[base], held[judged]), CLAIMED[base]) for base, said in RIVALS.items()
+             if judged and base in held]
+    if not found:
+        return ""
+    kind = "Relaxed ReSpec, lossy," if judged == RELAXATION else "Strict ReSpec"
+    told = [f"{times_text(one.ratio, one.interval)} as fast as {said}" for said, one, _ in found]
+    claims = " and ".join(f"{claim:.2f}" for _, _, claim in found)
+    return (f"{kind} is {' and '.join(told)}; the paper claims more than {claims}"
+            f"{' with relaxation' * (judged == COUNTS)}.")
 
 
 def relaxation_text(report: Report, rival: str = "sam+eagle2") -> str:

@@ -10,7 +10,7 @@ from collections.abc import Iterable
 from pathlib import Path
 
 from specdec_lib.analysis.bench_report import QUALITIES, Report, load_report
-from specdec_lib.analysis.report_text import estimate_text, interval_text
+from specdec_lib.analysis.report_text import counted_text, estimate_text, interval_text
 from specdec_lib.analysis.verification_tradeoff import parse_rule_spec
 from specdec_lib.analysis.wording import over, verdict
 from specdec_lib.bench import summary
@@ -28,6 +28,19 @@ def place(predicted: float | None, interval: tuple[float, float] | list[float] |
 def is_busy(report: Report) -> bool:
     """Whether the run warns that its machine was busy: then its intervals are too narrow."""
     return any("busy" in warning for warning in report.warnings)
+
+
+def where_sentence(report: Report) -> str:
+    """On how many prompts, which target and which machine a run was measured, and whether the machine was busy."""
+    return f"Measured on {where_text(report)}{', busy: the intervals are too narrow' * is_busy(report)}."
+
+
+def where_text(report: Report) -> str:
+    """`24 prompts with TARGET on MACHINE`."""
+    about, run = report.summary.get("machine") or {}, report.summary
+    made = about.get("gpu") or about.get("processor")
+    return (f"{counted_text(run['prompts']['count'], 'prompt')} with {run['target']['name']}"
+            f"{f' on {made}' if made else ''}")
 
 
 def machine(report: Report) -> str:

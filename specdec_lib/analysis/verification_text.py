@@ -1,19 +1,28 @@
 """Speed-up and quality loss of verification rules: sentences and tables of the points of `verification_tradeoff`.
 
-Verdicts use the paired intervals alone. "Faster" means faster than the lossless rule of the same drafter, "worse" means
-worse than plain decoding. Above temperature 0 the overlap with plain decoding is not judged: a rule that uses other
-random numbers has less overlap without any loss.
+Verdicts use the paired intervals alone. "Faster" means faster than the lossless rule of the same drafter by the whole
+interval, which is too narrow where the run warns of a busy machine; "worse" means worse than plain decoding. Above
+temperature 0 the overlap with plain decoding is not judged: a rule that uses other random numbers has less overlap
+without any loss.
 """
 
 from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterable, Sequence
+from pathlib import Path
 
 from specdec_lib import measure
-from specdec_lib.analysis.bench_report import QUALITIES, Report
-from specdec_lib.analysis.report_text import estimate_text, times_text
-from specdec_lib.analysis.verification_tradeoff import RulePoint, drafters_with_lossy_rule, rule_curves
+from specdec_lib.analysis.bench_report import QUALITIES, Report, load_report
+from specdec_lib.analysis.report_text import counted_text, estimate_text, times_text
+from specdec_lib.analysis.result_row import is_busy
+from specdec_lib.analysis.verification_tradeoff import (
+    RulePoint,
+    drafters_with_lossy_rule,
+    rule_curves,
+    rule_point,
+)
+from specdec_lib.analysis.wording import verdict
 from specdec_lib.bench.results import Decode, select
 
 WORSE = {"target_nll": 1, "ar_overlap": -1, "reference_score": -1, "repeated_4grams": 1}       # 1: more of it is worse
@@ -66,12 +75,45 @@ def conclusion_text(own: Sequence[RulePoint], gates: Sequence[str]) -> str:
     """The conclusion for one drafter: of its surely faster rules that lose in the fewest measures, the fastest."""
     ranked = with_fewest_losses(own, gates)
     if not ranked:
-        return f"With {own[0].drafter} no rule is surely faster than its lossless one."
+        return f"With {own[0].drafter} no rule is faster than its lossless one by its interval."
     best = ranked[0]
     lost = ", ".join(QUALITIES[gate] for gate in losses(best, gates))
     return (f"With {best.drafter}, {best.label} is the fastest of those worse in the fewest measures:"
             f" {times_text(*best.over)} as fast as its lossless rule, surely worse in"
             f" {lost or f'none of the {len(gates)} judged'}.")
+
+
+def gains_sentence(some: Sequence[RulePoint], gates: Sequence[str], heat: float) -> str:
+    """Whether the rules of the first drafter that gain speed lose quality, each at its fastest setting."""
+    drafter = next(iter(drafters_with_lossy_rule(some)))
+    own = [one for one in some if one.drafter == drafter]
+    at = f"At temperature {heat:g} with {drafter}"
+    if not any(one.base for one in own):
+        return f"{at} the run has no lossless rule to compare with."
+    quick: dict[str, RulePoint] = {}
+    for one in sorted(surely_faster_points(own), key=lambda one: -(one.over.value or 0.0)):
+        quick.setdefault(one.rule, one)
+    if not quick:
+        return f"{at} no rule is faster than the lossless one by its interval."
+    worse = [len(losses(one, gates)) for one in quick.values()]
+    which = "every rule that gains speed loses" if all(worse) else "not every rule that gains speed is shown to lose" \
+        if any(worse) else "no rule that gains speed is shown to lose"
+    told = [f"{rule} {times_text(*one.over)}, worse in {lost} of {len(gates)}" for (rule, one), lost
+            in zip(quick.items(), worse, strict=True)]
+    return f"{at} {which} quality: {'; '.join(told)}{' measures' * (len(gates) > 1)}."
+
+
+def measured_sentence(folders: Iterable[str | Path], base: str, spec: str) -> str:
+    """A lossy method over a lossless one in kept runs: its speed, and in how many judged measures its text is worse."""
+    told, prompts, of = [], "", ""
+    for report in map(load_report, folders):
+        point, gates = rule_point(report, spec, [base]), judged_measures(report)
+        busy = " on a busy machine" * is_busy(report)
+        prompts = prompts or counted_text(report.summary["prompts"]["count"], "prompt")
+        of = point.label if point.values else f"{point.label} at its defaults"
+        told.append(f"{times_text(*point.over)} at temperature {report.summary['settings']['temperature']:g}{busy}"
+                    f" ({verdict(point.over.interval)}), its text worse in {len(losses(point, gates))} of {len(gates)}")
+    return f"Measured speed of {of} over the lossless rule, with {base} on {prompts}: {'; '.join(told)} measures."
 
 
 def with_fewest_losses(own: Sequence[RulePoint], gates: Sequence[str]) -> list[RulePoint]:
@@ -88,7 +130,7 @@ def rivals_text(own: Sequence[RulePoint], gates: Sequence[str]) -> str:
     """The other rules that lose in as few measures as the one that is named; their intervals may overlap with its."""
     ranked = with_fewest_losses(own, gates)
     told = "; ".join(f"{one.label} {times_text(*one.over)}" for one in ranked[1:])
-    return f"Surely faster and worse in as few: {told or 'no other rule'}." if ranked else ""
+    return f"Also faster, and worse in as few: {told or 'no other rule'}." if ranked else ""
 
 
 def rule_sentence(curve: Sequence[RulePoint], gates: Sequence[str]) -> str:

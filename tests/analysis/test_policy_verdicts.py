@@ -22,9 +22,29 @@ def test_one_comparison_keeps_its_interval_and_many_have_wider_ones():
 def test_policies_that_are_told_apart_together_are_named():
     steps = {"a": step(1.5, 1.4, 1.6), "b": step(1.02, 1.001, 1.04), "c": step(.5, .4, .6), "d": step(1.0, .9, 1.1)}
     said = policy_verdicts.joint_text(steps)
-    assert said == ("At 95 % each, 0.2 of 4 would lie outside by chance. At 95 % for all together surely faster: a, "
-                    "1.50 times. Surely slower: c, 0.50 times.")
-    assert "surely faster: none. Surely slower: none." in policy_verdicts.joint_text({"d": steps["d"]})
+    assert said == ("At 95 % each, 0.2 of 4 would lie outside by chance. At 95 % for all together, faster: a, "
+                    "1.50 times. Slower: c, 0.50 times.")
+    assert "faster: none. Slower: none." in policy_verdicts.joint_text({"d": steps["d"]})
+
+
+def test_verdicts_of_all_comparisons_together_are_counted():
+    steps = {"a": step(1.5, 1.4, 1.6), "b": step(1.02, 1.001, 1.04), "c": step(.5, .4, .6), "d": step(1.0, .9, 1.1)}
+    assert policy_verdicts.joint_counts_text(steps) == (
+        "With intervals that hold for all 4 comparisons together, 1 are faster and 1 slower.")
+    assert policy_verdicts.joint_counts_text({"d": Comparison("d", "b", 1.0, None)}) == policy_verdicts.NONE_KNOWN
+
+
+def test_the_answer_names_the_best_fixed_length_of_each_drafter_and_how_many_rules_beat_it():
+    fast, slow = (decodes(f"eagle@{name}", *[turn(2, 2, target=cost)] * 2)
+                  for name, cost in (("svip", .5), ("margin", 2)))
+    run = report(decodes("ar", *[turn(0, 0)] * 6), decodes("eagle(depth=1)", *[turn(1, 1)] * 3),
+                 decodes("eagle(depth=2)", *[turn(2, 2)] * 2), fast, slow, decodes("sam(depth=1)", *[turn(1, 0)] * 6))
+    measured = length_policies.policies_by_drafter(run)
+    assert policy_verdicts.answer_text(run, {"eagle": measured["eagle"]}) == (
+        "The best fixed draft length, chosen in hindsight, is 2 tokens with eagle, where 1 of 2 rules are faster, at"
+        " most 2.00 times (2.00 to 2.00).")
+    assert policy_verdicts.answer_text(run, {"eagle": measured["eagle"][:1]}).endswith(
+        "1 token with eagle, where none of 0 rules is faster.")
 
 
 def test_comparisons_without_an_interval_count_nowhere():
@@ -51,8 +71,8 @@ def test_predictions_of_a_drafter_are_counted_beside_what_the_run_says_of_the_sa
     lines = length_policies.policies_by_drafter(run)["eagle"]
     speeds = {"fixed 1": 1.0, "fixed 2": 2.0, "svip": 2.4, "tapout": 2.2, "never run": 9.0}
     assert policy_verdicts.agreement_text(run, "eagle", lines, speeds) == (
-        "eagle: predicted faster than the best fixed length all 2 policies, surely faster in the run 1 of 2. "
-        "Predictions above the measured interval: 1. Of 6 pairs that the run tells apart, 4 were predicted in the "
+        "eagle: predicted faster than the best fixed length all 2 policies, faster in the run by their intervals 1 of"
+        " 2. Predictions above the measured interval: 1. Of 6 pairs that the run tells apart, 4 were predicted in the "
         "measured order.")
 
 

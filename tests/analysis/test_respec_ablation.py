@@ -174,16 +174,38 @@ def test_a_kept_run_is_read_and_without_one_words_are_checked_before_anything_is
         compare.read_or_measure("", str(tmp_path / "new"), methods="ar,no-such")
 
 
-def test_the_conclusion_judges_strict_and_relaxed_respec_against_the_rival_and_names_the_parts_that_gain():
+def test_the_conclusion_names_the_parts_that_gain_and_cost_and_sets_relaxed_respec_beside_its_claims():
     trigger = decodes("sam+eagle2+trigger", row("feedback-retrieval", 3, 1.0))           # twice as fast as BOTH
-    assert respec_ablation.conclusion_text(report(PLAIN, BOTH, trigger, ALL, SLOW)) == (
-        "respec is 2.00 times (2.00 to 2.00) as fast as sam+eagle2: faster. "
-        "respec-relaxed is 0.25 times (0.25 to 0.25) as fast as sam+eagle2: slower. "
-        "Of the paper's parts in this run (+ trigger, + relaxation), faster than the step before: + trigger. "
-        "+ relaxation may write another text.")
-    assert respec_ablation.conclusion_text(report(PLAIN, ALL)) == ""
-    assert respec_ablation.conclusion_text(report(PLAIN, BOTH, SLOW)).endswith(
-        "(+ relaxation), faster than the step before: none. + relaxation may write another text.")
+    parts, rivals, where = respec_ablation.conclusion_sentences(report(PLAIN, HEAD, BOTH, trigger, ALL, SLOW))
+    assert parts == ("Not every part of ReSpec pays compared with the step before in this run: the entropy trigger,"
+                     " 2.00 times (2.00 to 2.00), gains; relaxed verification, 0.12 times (0.12 to 0.12), costs speed.")
+    assert rivals == ("Relaxed ReSpec, lossy, is 0.50 times (0.50 to 0.50) as fast as EAGLE-2 and 0.25 times (0.25 to "
+                      "0.25) as fast as SAM-Decoding; the paper claims more than 1.33 and 1.25.")
+    assert where == "Measured on 5 prompts with tiny."
+
+
+def test_parts_that_are_not_told_apart_are_not_said_to_cost_and_few_prompts_have_no_verdict():
+    def said(*found):
+        return compare.parts_sentence("X", {f"part {i}": compare.Comparison("", "", *one) for i, one
+                                            in enumerate(found)}, "Y", 2)
+
+    unsure, slow, fast = (1.0, (.9, 1.1)), (.5, (.4, .6)), (2.0, (1.5, 2.5))
+    assert said(unsure, slow).startswith(
+        "No part of X is shown to pay compared with Y: part 1, 0.50 times (0.40 to 0.60), costs speed; part 0")
+    assert said(unsure, fast).endswith("gains; part 0, 1.00 times (0.90 to 1.10), is not told apart.")
+    assert said(fast, unsure).startswith("Not every part of X is shown to pay")
+    assert said(slow, slow).startswith("No part of X pays compared with Y:")
+    assert said((2.0, None)) == ("No part of X is shown to pay compared with Y in this run: part 0, 2.00 times, no "
+                                 "interval: fewer than five prompts.")
+
+
+def test_without_parts_rivals_or_relaxation_the_conclusion_says_less():
+    parts, rivals, _ = respec_ablation.conclusion_sentences(report(PLAIN, ALL))
+    assert (parts, rivals) == ("This run cannot say whether a part of ReSpec pays: it holds none beside the step "
+                               "before.", "")
+    assert respec_ablation.conclusion_sentences(report(PLAIN, BOTH, ALL))[1] == (
+        "Strict ReSpec is 2.00 times (2.00 to 2.00) as fast as SAM-Decoding; the paper claims more than 1.25 with "
+        "relaxation.")
 
 
 def test_the_relaxed_rule_is_judged_without_respec_and_respec_beside_it():

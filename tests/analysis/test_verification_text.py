@@ -3,6 +3,8 @@
 from dataclasses import replace
 
 from specdec_lib.analysis import verification_text, verification_tradeoff
+from specdec_lib.bench.plan import Plan
+from specdec_lib.bench.run_folder import RunFolder
 from tests.analysis.test_verification_tradeoff import HARD, HEAD, PLAIN, RUN, SOFT, decodes, report
 
 POINTS = verification_tradeoff.rule_points(RUN)
@@ -23,12 +25,12 @@ def test_each_rule_has_a_sentence_with_its_fastest_setting_and_everything_it_sur
         " decoding in: target NLL (nats per token) +0.100 (+0.100 to +0.100), overlap with ar -1.000 (-1.000 to"
         " -1.000); 50.0 of 100 tokens are not the target's best.",
         "With eagle, relaxed (margin 0.1) is the fastest of those worse in the fewest measures: 2.00 times (2.00 to"
-        " 2.00) as fast as its lossless rule, surely worse in target NLL (nats per token), overlap with ar. Surely"
-        " faster and worse in as few: no other rule.",
+        " 2.00) as fast as its lossless rule, surely worse in target NLL (nats per token), overlap with ar. Also"
+        " faster, and worse in as few: no other rule.",
         "sam+token-recycling, relaxed: 1.00 times (1.00 to 1.00) as fast as sam+token-recycling (not told apart);"
         " surely worse than plain decoding in: target NLL (nats per token) +0.025 (+0.025 to +0.025); 0.0 of 100 tokens"
         " are not the target's best.",
-        "With sam+token-recycling no rule is surely faster than its lossless one."]
+        "With sam+token-recycling no rule is faster than its lossless one by its interval."]
 
 
 def test_without_a_lossless_rule_nothing_is_said_of_being_faster_than_it():
@@ -51,6 +53,31 @@ def test_what_buys_most_for_least_is_the_fastest_of_those_that_lose_the_least():
         in verification_text.verdicts(better, ALL)[0]
 
 
+def test_the_rules_that_gain_speed_are_named_with_what_they_lose():
+    assert verification_text.gains_sentence(POINTS, ALL, 0.0) == (
+        "At temperature 0 with eagle every rule that gains speed loses quality: relaxed 2.00 times (2.00 to 2.00), "
+        "worse in 2 of 4 measures.")
+    harmless = verification_tradeoff.rule_points(report(PLAIN, HEAD, decodes(SOFT, 0.8, nll=0.2)))
+    assert "no rule that gains speed is shown to lose quality: relaxed 2.00 times (2.00 to 2.00), worse in 0 of 4" in \
+        verification_text.gains_sentence(harmless, ALL, 0.7)
+    both = verification_tradeoff.rule_points(report(PLAIN, HEAD, decodes(SOFT, 0.8, nll=0.2),
+                                                    decodes("eagle@typical", 1.2, nll=0.4)))
+    assert "not every rule that gains speed is shown to lose quality: relaxed 2.00" in \
+        verification_text.gains_sentence(both, ALL, 0.0)
+    slow = verification_tradeoff.rule_points(report(PLAIN, HEAD, decodes(SOFT, 9.0)))
+    assert verification_text.gains_sentence(slow, ALL, 0.7) == (
+        "At temperature 0.7 with eagle no rule is faster than the lossless one by its interval.")
+    alone = verification_tradeoff.rule_points(report(PLAIN, decodes(SOFT, 0.8)))
+    assert verification_text.gains_sentence(alone, ALL, 0.0).endswith("no lossless rule to compare with.")
+
+
+def test_a_kept_run_says_what_a_lossy_rule_gains_and_loses(tmp_path):
+    RunFolder(tmp_path, Plan(("ar",))).finish(list(RUN.decodes), RUN.summary)
+    assert verification_text.measured_sentence([tmp_path], "eagle", SOFT) == (
+        "Measured speed of relaxed (margin 0.1) over the lossless rule, with eagle on 5 prompts: 2.00 times (2.00 to "
+        "2.00) at temperature 0 (faster), its text worse in 2 of 4 measures.")
+
+
 def test_rules_that_lose_in_as_few_measures_are_named_beside_the_fastest_each_with_its_fastest_setting():
     rivals = [decodes("eagle@typical", 1.2, nll=0.2), decodes("eagle@typical(eps=0.02)", 1.1, nll=0.2),
               decodes("eagle@consultant", 1.0, nll=0.4)]
@@ -58,7 +85,7 @@ def test_rules_that_lose_in_as_few_measures_are_named_beside_the_fastest_each_wi
     assert [one.label for one in verification_text.with_fewest_losses(points, ALL)] == [
         "relaxed (margin 0.1)", "typical (eps 0.02)"]
     assert verification_text.rivals_text(points, ALL) == (
-        "Surely faster and worse in as few: typical (eps 0.02) 1.45 times (1.45 to 1.45).")
+        "Also faster, and worse in as few: typical (eps 0.02) 1.45 times (1.45 to 1.45).")
     slow = verification_tradeoff.rule_points(report(PLAIN, HEAD, decodes(SOFT, 9.0)))
     assert verification_text.rivals_text(slow, ALL) == ""
 
