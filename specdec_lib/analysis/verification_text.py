@@ -96,8 +96,8 @@ def gains_sentence(some: Sequence[RulePoint], gates: Sequence[str], heat: float)
     if not quick:
         return f"{at} no rule is faster than the lossless one by its interval."
     worse = [len(losses(one, gates)) for one in quick.values()]
-    which = "every rule that gains speed loses" if all(worse) else "not every rule that gains speed is shown to lose" \
-        if any(worse) else "no rule that gains speed is shown to lose"
+    which = ("every rule faster than the lossless one loses" if all(worse) else
+             "not every faster rule is shown to lose" if any(worse) else "no faster rule is shown to lose")
     told = [f"{rule} {times_text(*one.over)}, worse in {lost} of {len(gates)}" for (rule, one), lost
             in zip(quick.items(), worse, strict=True)]
     return f"{at} {which} quality: {'; '.join(told)}{' measures' * (len(gates) > 1)}."

@@ -55,14 +55,14 @@ def test_what_buys_most_for_least_is_the_fastest_of_those_that_lose_the_least():
 
 def test_the_rules_that_gain_speed_are_named_with_what_they_lose():
     assert verification_text.gains_sentence(POINTS, ALL, 0.0) == (
-        "At temperature 0 with eagle every rule that gains speed loses quality: relaxed 2.00 times (2.00 to 2.00), "
-        "worse in 2 of 4 measures.")
+        "At temperature 0 with eagle every rule faster than the lossless one loses quality: relaxed 2.00 times (2.00"
+        " to 2.00), worse in 2 of 4 measures.")
     harmless = verification_tradeoff.rule_points(report(PLAIN, HEAD, decodes(SOFT, 0.8, nll=0.2)))
-    assert "no rule that gains speed is shown to lose quality: relaxed 2.00 times (2.00 to 2.00), worse in 0 of 4" in \
+    assert "no faster rule is shown to lose quality: relaxed 2.00 times (2.00 to 2.00), worse in 0 of 4" in \
         verification_text.gains_sentence(harmless, ALL, 0.7)
     both = verification_tradeoff.rule_points(report(PLAIN, HEAD, decodes(SOFT, 0.8, nll=0.2),
                                                     decodes("eagle@typical", 1.2, nll=0.4)))
-    assert "not every rule that gains speed is shown to lose quality: relaxed 2.00" in \
+    assert "not every faster rule is shown to lose quality: relaxed 2.00" in \
         verification_text.gains_sentence(both, ALL, 0.0)
     slow = verification_tradeoff.rule_points(report(PLAIN, HEAD, decodes(SOFT, 9.0)))
     assert verification_text.gains_sentence(slow, ALL, 0.7) == (
