@@ -80,7 +80,7 @@ def conclusion_text(own: Sequence[RulePoint], gates: Sequence[str]) -> str:
     lost = ", ".join(QUALITIES[gate] for gate in losses(best, gates))
     return (f"With {best.drafter}, {best.label} is the fastest of those worse in the fewest measures:"
             f" {times_text(*best.over)} as fast as its lossless rule, surely worse in"
-            f" {lost or f'none of the {len(gates)} judged'}.")
+            f" {lost or f'none of the {measured_gates(own, gates)} judged'}.")
 
 
 def gains_sentence(some: Sequence[RulePoint], gates: Sequence[str], heat: float) -> str:
@@ -95,12 +95,18 @@ def gains_sentence(some: Sequence[RulePoint], gates: Sequence[str], heat: float)
         quick.setdefault(one.rule, one)
     if not quick:
         return f"{at} no rule is faster than the lossless one by its interval."
-    worse = [len(losses(one, gates)) for one in quick.values()]
+    worse, known = [len(losses(one, gates)) for one in quick.values()], measured_gates(own, gates)
     which = ("every rule faster than the lossless one loses" if all(worse) else
              "not every faster rule is shown to lose" if any(worse) else "no faster rule is shown to lose")
-    told = [f"{rule} {times_text(*one.over)}, worse in {lost} of {len(gates)}" for (rule, one), lost
+    told = [f"{rule} {times_text(*one.over)}, worse in {lost} of {known}" for (rule, one), lost
             in zip(quick.items(), worse, strict=True)]
-    return f"{at} {which} quality: {'; '.join(told)}{' measures' * (len(gates) > 1)}."
+    return f"{at} {which} quality: {'; '.join(told)}{' measures' * (known > 1)}."
+
+
+def measured_gates(some: Iterable[RulePoint], gates: Iterable[str]) -> int:
+    """In how many of these measures all points have a change: without references there is no reference score."""
+    points = list(some)
+    return sum(all(one.change[gate].value is not None for one in points) for gate in gates)
 
 
 def measured_sentence(folders: Iterable[str | Path], base: str, spec: str) -> str:
@@ -112,7 +118,8 @@ def measured_sentence(folders: Iterable[str | Path], base: str, spec: str) -> st
         prompts = prompts or counted_text(report.summary["prompts"]["count"], "prompt")
         of = point.label if point.values else f"{point.label} at its defaults"
         told.append(f"{times_text(*point.over)} at temperature {report.summary['settings']['temperature']:g}{busy}"
-                    f" ({verdict(point.over.interval)}), its text worse in {len(losses(point, gates))} of {len(gates)}")
+                    f" ({verdict(point.over.interval)}), its text worse in {len(losses(point, gates))} of"
+                    f" {measured_gates([point], gates)}")
     return f"Measured speed of {of} over the lossless rule, with {base} on {prompts}: {'; '.join(told)} measures."
 
 

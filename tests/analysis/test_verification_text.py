@@ -42,7 +42,7 @@ def test_without_a_lossless_rule_nothing_is_said_of_being_faster_than_it():
 def test_what_buys_most_for_least_is_the_fastest_of_those_that_lose_the_least():
     same = verification_tradeoff.rule_points(report(PLAIN, HEAD, decodes(SOFT, 0.8, nll=0.2)))
     assert verification_text.conclusion_text(same, ALL).endswith(
-        "as fast as its lossless rule, surely worse in none of the 4 judged.")
+        "as fast as its lossless rule, surely worse in none of the 3 judged.")
     dear = verification_tradeoff.rule_points(report(PLAIN, HEAD, decodes(HARD, 1.0, nll=0.2),
                                                     decodes(SOFT, 0.8, nll=0.4)))
     assert "margin 0.9" in verification_text.conclusion_text(dear, ALL)    # slower, and it loses nothing
@@ -56,9 +56,9 @@ def test_what_buys_most_for_least_is_the_fastest_of_those_that_lose_the_least():
 def test_the_rules_that_gain_speed_are_named_with_what_they_lose():
     assert verification_text.gains_sentence(POINTS, ALL, 0.0) == (
         "At temperature 0 with eagle every rule faster than the lossless one loses quality: relaxed 2.00 times (2.00"
-        " to 2.00), worse in 2 of 4 measures.")
+        " to 2.00), worse in 2 of 3 measures.")
     harmless = verification_tradeoff.rule_points(report(PLAIN, HEAD, decodes(SOFT, 0.8, nll=0.2)))
-    assert "no faster rule is shown to lose quality: relaxed 2.00 times (2.00 to 2.00), worse in 0 of 4" in \
+    assert "no faster rule is shown to lose quality: relaxed 2.00 times (2.00 to 2.00), worse in 0 of 3" in \
         verification_text.gains_sentence(harmless, ALL, 0.7)
     both = verification_tradeoff.rule_points(report(PLAIN, HEAD, decodes(SOFT, 0.8, nll=0.2),
                                                     decodes("eagle@typical", 1.2, nll=0.4)))
@@ -71,11 +71,19 @@ def test_the_rules_that_gain_speed_are_named_with_what_they_lose():
     assert verification_text.gains_sentence(alone, ALL, 0.0).endswith("no lossless rule to compare with.")
 
 
+def test_a_measure_without_values_is_not_counted():
+    assert all(one.change["reference_score"].value is None for one in POINTS)
+    assert (len(ALL), verification_text.measured_gates(POINTS, ALL)) == (4, 3)
+    blank = [one._replace(change={**one.change, "repeated_4grams": verification_tradeoff.Estimate(None)})
+             for one in POINTS]
+    assert verification_text.gains_sentence(blank, ALL, 0.0).endswith("worse in 2 of 2 measures.")
+
+
 def test_a_kept_run_says_what_a_lossy_rule_gains_and_loses(tmp_path):
     RunFolder(tmp_path, Plan(("ar",))).finish(list(RUN.decodes), RUN.summary)
     assert verification_text.measured_sentence([tmp_path], "eagle", SOFT) == (
         "Measured speed of relaxed (margin 0.1) over the lossless rule, with eagle on 5 prompts: 2.00 times (2.00 to "
-        "2.00) at temperature 0 (faster), its text worse in 2 of 4 measures.")
+        "2.00) at temperature 0 (faster), its text worse in 2 of 3 measures.")
 
 
 def test_rules_that_lose_in_as_few_measures_are_named_beside_the_fastest_each_with_its_fastest_setting():
