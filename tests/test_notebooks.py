@@ -8,6 +8,7 @@ import nbformat
 import pytest
 
 from specdec_lib.commands import notebook_runner
+from specdec_lib.commands.page_conclusion import concluded, displayed
 
 ROOT = Path(__file__).parents[1]
 BOOKS = sorted((ROOT / "notebooks").glob("*.ipynb"))
@@ -64,6 +65,11 @@ def test_a_notebook_runs_top_to_bottom_and_its_claims_hold(book, tmp_path):
             drawn = output.get("data", {}).get("application/vnd.plotly.v1+json")
             steps = max(1, len((drawn or {}).get("layout", {}).get("sliders", [{}])[0].get("steps", [1])))
             assert len(str(drawn)) <= 200_000 * steps, f"a figure too heavy to travel:\n{cell.source}"
+    said = concluded(displayed(nbformat.read(done.path, as_version=4)))
+    assert said
+    assert sum(map(len, said)) <= 540, f"a conclusion is read at a glance: {said}"
+    assert all(sentence.endswith(".") for sentence in said), said
+    assert not re.search(r"\bnan\b|\bNone\b|  |\{", " ".join(said)), said
 
 
 @pytest.mark.notebooks
@@ -115,8 +121,7 @@ def test_a_notebook_opens_with_its_title_and_typed_parameters(book):
     assert first.source.startswith("# ")
     assert second.metadata.get("tags") == ["parameters"]
     written = {node.target.id for node in ast.parse(second.source).body}
-    assert written
-    assert written == set(notebook_runner.parameters(book))
+    assert set() < written == set(notebook_runner.parameters(book))
 
 
 @every_book
@@ -142,6 +147,12 @@ def test_a_notebook_holds_no_widget_that_hangs_no_path_and_no_colour(book):
     code = "\n".join(cell.source for cell in cells(book, "code"))
     assert not [word for word in BANNED if word in code]
     assert not re.search(r"#[0-9a-fA-F]{6}\b", code)
+
+
+@every_book
+def test_a_notebook_concludes_once_in_sentences_that_are_computed(book):
+    [call] = calls(book, "conclusion")
+    assert [one for one in call.args if not isinstance(one, ast.Constant)], "no outcome is written by hand"
 
 
 @every_book

@@ -26,7 +26,7 @@ from specdec_lib.analysis.diffuspec_published import (
 )
 from specdec_lib.analysis.paper_settings import paper_setting
 from specdec_lib.analysis.report_text import interval_text, times_text
-from specdec_lib.analysis.result_row import where_sentence
+from specdec_lib.analysis.run_place import place_sentence
 from specdec_lib.bench import summary
 from specdec_lib.bench.results import select
 from specdec_lib.specs import split_specs
@@ -147,7 +147,7 @@ def conclusion_sentences(report: Report) -> tuple[str, ...]:
     pairs = effects(report)
     parts = {said: speed_of_pair(report, pairs[name]) for said, name in ALONE.items() if name in pairs}
     return compare.parts_sentence("DiffuSpec", parts, "the drafter alone", len(ALONE)), _over_plain(report), \
-        where_sentence(report)
+        place_sentence(report)
 
 
 def _over_plain(report: Report) -> str:

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from specdec_lib import measure
+from specdec_lib.analysis.run_place import chip
 from specdec_lib.analysis.wording import how_many, number
 from specdec_lib.types import Refusal
 
@@ -114,7 +115,7 @@ def images_sentence(run: DigitsRun) -> str:
         ("lossy", [found for found in tested if not found["lossless"]])) if some]
     if not said:
         return "No method of the run can be compared with images of the target alone."
-    return f"Images that are told apart from the target's own: of {' and of '.join(said)} methods of the recorded run."
+    return f"Told apart from the target's own images are {' and '.join(said)} methods of the recorded run."
 
 
 def acceptance_sentence(run: DigitsRun) -> str:
@@ -135,7 +136,7 @@ def speed_sentence(run: DigitsRun) -> str:
     if not speeds:
         return "No lossless method was timed beside the target alone."
     spans = [measure.speedup_interval(base, own) for base, own in pairs]
-    return (f"On {run.summary['provenance']['machine']['processor']} lossless methods ran at {min(speeds):.2f} to "
+    return (f"On {chip(run.summary['provenance'])} lossless methods ran at {min(speeds):.2f} to "
             f"{max(speeds):.2f} times the speed of the target alone; surely faster: "
             f"{how_many(span and span[0] > 1 for span in spans)}.")
 

@@ -18,7 +18,8 @@ from specdec_lib.analysis import compare
 from specdec_lib.analysis.bench_report import Report, load_report
 from specdec_lib.analysis.compare import Comparison
 from specdec_lib.analysis.report_text import interval_text
-from specdec_lib.analysis.result_row import is_busy, place, result_rows
+from specdec_lib.analysis.result_row import place, result_rows
+from specdec_lib.analysis.run_place import sure_word
 from specdec_lib.analysis.wording import ends, number, over, placed
 from specdec_lib.bench import summary
 from specdec_lib.bench.runners import WARM
@@ -167,7 +168,7 @@ def rule_rows(report: Report, rules: Iterable[str]) -> list[dict]:
 
 def verdicts(report: Report, policies: Iterable[str], base: str = "") -> list[str]:
     """A sentence on each of these policies over the best fixed length of each drafter, or over the policy `base`."""
-    sure, said = "" if is_busy(report) else "surely ", []
+    sure, said = sure_word(report), []
     for policy in policies:
         steps = {}
         for name, lines in policies_by_drafter(report).items():

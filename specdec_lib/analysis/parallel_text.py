@@ -25,7 +25,8 @@ from specdec_lib.analysis.parallel_runs import (
     simulate_method,
     simulated_speed,
 )
-from specdec_lib.analysis.report_text import counted_text, interval_text
+from specdec_lib.analysis.report_text import interval_text
+from specdec_lib.analysis.run_place import run_place, sure_word
 from specdec_lib.analysis.wording import how_many, over, placed, than
 from specdec_lib.bench.summary import in_parallel, speed_ratio
 from specdec_lib.cost.contention import load_contention
@@ -160,24 +161,17 @@ def faster_sentence(report: Report, kind: str) -> str:
 def pair_sentence(report: Report, spec: str, base: str) -> str:
     """Whether one method is faster than another, paired by prompt."""
     ratio, span = speed_ratio(report.decodes, base, spec)
-    return f"{over(spec, ratio, span, 'plain decoding' if base == 'ar' else base)}."
-
-
-def measured_on(report: Report) -> str:
-    """On what a run was measured, in a few words: `24 prompts on 2 CPU cores`."""
-    device, cores = report.summary["target"]["device"], (report.summary.get("machine") or {}).get("cores")
-    where = counted_text(cores, "CPU core") if device == "cpu" and cores else device
-    return f"{counted_text(report.summary['prompts']['count'], 'prompt')} on {where}"
+    return f"{over(spec, ratio, span, 'plain decoding' if base == 'ar' else base, sure=sure_word(report))}."
 
 
 def measured_sentence(report: Report, spec: str, base: str = "ar") -> str:
     """`pair_sentence` with the kind of time that was measured, and on what; for a reader who knows nothing of the run.
     """
     kind = "in parallel" if in_parallel([row for rows in rounds_of(report, spec) for row in rows]) else "in turn"
-    return f"Measured {kind}, with {measured_on(report)}, {pair_sentence(report, spec, base)}"
+    return f"Measured {kind} on {run_place(report, cores=True)}, {pair_sentence(report, spec, base)}"
 
 
-def fastest_sentence(report: Report, kind: str) -> str:
+def fastest_sentence(report: Report, kind: str, where: bool = True) -> str:
     """The fastest of the methods measured `in parallel`, or `in turn`, against plain decoding; empty without any."""
     def speed(spec: str) -> float:
         return report.entries[spec]["speedup"] or 0.0
@@ -187,9 +181,9 @@ def fastest_sentence(report: Report, kind: str) -> str:
     if not mine:
         return ""
     best = max(mine, key=speed)
-    named = f"{best}, the fastest of {len(mine)}," if len(mine) > 1 else best
-    said = over(named, report.entries[best]["speedup"], report.entries[best]["speedup_ci"], "plain decoding")
-    return f"Measured {kind}, {said}."
+    entry, named = report.entries[best], f"{best}, the fastest of {len(mine)}," if len(mine) > 1 else best
+    said = over(named, entry["speedup"], entry["speedup_ci"], "plain decoding", sure=sure_word(report))
+    return f"Measured {kind}{f' on {run_place(report, cores=True)}' if where else ''}, {said}."
 
 
 def gate_sentence(checks: Mapping[str, TimeCheck]) -> str:

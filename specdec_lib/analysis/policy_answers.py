@@ -11,7 +11,7 @@ from itertools import groupby
 from specdec_lib.analysis.bench_report import Report
 from specdec_lib.analysis.compare import Comparison
 from specdec_lib.analysis.length_policies import best_fixed, policies_by_drafter, policy_ratio
-from specdec_lib.analysis.result_row import is_busy
+from specdec_lib.analysis.run_place import measured_on
 from specdec_lib.analysis.trigger_oracle import auc
 from specdec_lib.analysis.wording import digits_beside_one, ends, number, percent, verdict
 
@@ -45,16 +45,6 @@ def policy_steps(report: Report, policy: str, base: str = "") -> dict[str, Compa
         if policy in own and held:
             found[drafter] = policy_ratio(report, held, own[policy])
     return found
-
-
-def measured_on(report: Report) -> str:
-    """`Measured on 24 prompts (AMD EPYC, busy)`: as much of it as the run says; a target is named if it is a toy."""
-    machine, target, count = (report.summary.get("machine") or {}, report.summary["target"]["name"],
-                              report.summary["prompts"]["count"])
-    told = [target if target == "toy" else "", machine.get("gpu") or machine.get("processor"),
-            "busy" if is_busy(report) else ""]
-    where = ", ".join(filter(None, told))
-    return f"Measured on {count} prompt{'s' * (count != 1)}{f' ({where})' if where else ''}"
 
 
 def signal_answer(name: str, values: Sequence[float], right: Sequence[bool]) -> str:

@@ -8,6 +8,7 @@ from typing import Any
 
 from specdec_lib import catalog
 from specdec_lib.analysis.bench_report import Report, entry_spec, first_differences, surely_faster
+from specdec_lib.analysis.run_place import chip
 from specdec_lib.analysis.wording import digits_beside_one, ends, how_many
 from specdec_lib.bench import summary as sums
 from specdec_lib.types import Refusal
@@ -69,9 +70,8 @@ def lossless_headline(report: Report) -> str:
 
 def chip_text(about: dict) -> str:
     """The device of a run, with the name of its processor or GPU where the summary has it."""
-    device, machine = about["target"]["device"], about.get("machine") or {}
-    chip = machine.get("processor") if device == "cpu" else machine.get("gpu")
-    return f"{device} ({chip})" if chip else device
+    device, named = about["target"]["device"], chip(about)
+    return f"{device} ({named})" if named else device
 
 
 def doubt_text(entry: dict) -> str:

@@ -14,7 +14,7 @@ from specdec_lib.analysis.compare import Comparison, faster_of, mean_round, meth
 from specdec_lib.analysis.paper_settings import paper_setting
 from specdec_lib.analysis.report_text import estimate_text, interval_text, times_text
 from specdec_lib.analysis.respec_replay import our_values
-from specdec_lib.analysis.result_row import where_sentence
+from specdec_lib.analysis.run_place import place_sentence
 from specdec_lib.analysis.wording import Interval, placed, verdict
 from specdec_lib.bench import summary
 from specdec_lib.specs import parse_part
@@ -160,7 +160,7 @@ def conclusion_sentences(report: Report) -> tuple[str, ...]:
     held = ablation_steps(report.entries)
     parts = {PARTS[one.other]: one for one in step_gains(report) if one.other in PARTS}
     return parts_sentence("ReSpec", parts, "the step before", len(PARTS)), _over_rivals(report, held), \
-        where_sentence(report)
+        place_sentence(report)
 
 
 def _over_rivals(report: Report, held: dict[str, str]) -> str:

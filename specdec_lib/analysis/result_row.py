@@ -10,7 +10,8 @@ from collections.abc import Iterable
 from pathlib import Path
 
 from specdec_lib.analysis.bench_report import QUALITIES, Report, load_report
-from specdec_lib.analysis.report_text import counted_text, estimate_text, interval_text
+from specdec_lib.analysis.report_text import estimate_text, interval_text
+from specdec_lib.analysis.run_place import is_busy, sure_word
 from specdec_lib.analysis.verification_tradeoff import parse_rule_spec
 from specdec_lib.analysis.wording import over, verdict
 from specdec_lib.bench import summary
@@ -23,24 +24,6 @@ def place(predicted: float | None, interval: tuple[float, float] | list[float] |
         return "no prediction" if predicted is None else "no interval"
     at, low, high = (round(value, 2) for value in (predicted, *interval))
     return "in the interval" if low <= at <= high else "above it" if at > high else "below it"
-
-
-def is_busy(report: Report) -> bool:
-    """Whether the run warns that its machine was busy: then its intervals are too narrow."""
-    return any("busy" in warning for warning in report.warnings)
-
-
-def where_sentence(report: Report) -> str:
-    """On how many prompts, which target and which machine a run was measured, and whether the machine was busy."""
-    return f"Measured on {where_text(report)}{', busy: the intervals are too narrow' * is_busy(report)}."
-
-
-def where_text(report: Report) -> str:
-    """`24 prompts with TARGET on MACHINE`."""
-    about, run = report.summary.get("machine") or {}, report.summary
-    made = about.get("gpu") or about.get("processor")
-    return (f"{counted_text(run['prompts']['count'], 'prompt')} with {run['target']['name']}"
-            f"{f' on {made}' if made else ''}")
 
 
 def machine(report: Report) -> str:
@@ -88,10 +71,9 @@ def paired_sentences(report: Report, specs: Iterable[str]) -> list[str]:
     found = [spec for spec in dict.fromkeys(specs) if spec in report.entries]
     heat = report.summary.get("settings", {}).get("temperature") or 0
     names = {spec: named(report, spec, found) for spec in found}
-    sure = "" if is_busy(report) else "surely "
-    return [f"At temperature {heat:g}, "
-            f"{over(names[spec], *summary.speed_ratio(report.decodes, found[0], spec), names[found[0]], sure=sure)}."
-            for spec in found[1:]]
+    ratios = {spec: summary.speed_ratio(report.decodes, found[0], spec) for spec in found[1:]}
+    return [f"At temperature {heat:g}, {over(names[spec], *ratio, names[found[0]], sure=sure_word(report))}."
+            for spec, ratio in ratios.items()]
 
 
 def kept_sentences(folder: str | Path, specs: Iterable[str]) -> list[str]:

@@ -15,7 +15,7 @@ from pathlib import Path
 from specdec_lib import measure
 from specdec_lib.analysis.bench_report import QUALITIES, Report, load_report
 from specdec_lib.analysis.report_text import counted_text, estimate_text, times_text
-from specdec_lib.analysis.result_row import is_busy
+from specdec_lib.analysis.run_place import is_busy
 from specdec_lib.analysis.verification_tradeoff import (
     RulePoint,
     drafters_with_lossy_rule,
@@ -109,7 +109,7 @@ def measured_gates(some: Iterable[RulePoint], gates: Iterable[str]) -> int:
     return sum(all(one.change[gate].value is not None for one in points) for gate in gates)
 
 
-def measured_sentence(folders: Iterable[str | Path], base: str, spec: str) -> str:
+def lossy_speed_sentence(folders: Iterable[str | Path], base: str, spec: str) -> str:
     """A lossy method over a lossless one in kept runs: its speed, and in how many judged measures its text is worse."""
     told, prompts, of = [], "", ""
     for report in map(load_report, folders):

@@ -34,18 +34,19 @@ def over(name: str, ratio: float | None, interval: Interval, base: str, above: s
 
 
 def ends(interval: Sequence[float]) -> str:
-    """`0.90 to 0.98`, with three digits where an interval that does not hold 1 would be shown as if it ended there."""
+    """`0.90 to 0.98`, with more digits where an interval that does not hold 1 would be shown as if it ended there."""
     low, high = interval
     digits = digits_beside_one(interval)
     return f"{low:z.{digits}f} to {high:z.{digits}f}"
 
 
 def digits_beside_one(interval: Interval) -> int:
-    """Digits of an interval and of the ratio inside it: three where two would show an end that is not 1 as 1.00."""
+    """Digits of an interval and of the ratio inside it: two, or as many as show that an end beside 1 is not 1."""
     if interval is None:
         return 2
     low, high = interval
-    return 3 if (high < 1 and f"{high:.2f}" == "1.00") or (low > 1 and f"{low:.2f}" == "1.00") else 2
+    beside = high if high < 1 else low
+    return next((digits for digits in (2, 3, 4) if low <= 1 <= high or float(f"{beside:.{digits}f}") != 1), 5)
 
 
 def placed(interval: Interval, value: float) -> str:

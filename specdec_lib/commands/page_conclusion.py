@@ -18,7 +18,7 @@ def with_conclusion(executed: Any) -> None:
     """Puts the conclusion of an executed notebook below its title and first paragraph, with a link to its own cell."""
     from nbformat.v4 import new_markdown_cell
 
-    found = SAID.search(_displayed(executed))
+    found = SAID.search(displayed(executed))
     if found:
         said = f'<p><b>What came out</b>, <a href="#{CONCLUSION}">computed below</a> from the data of this page:</p>'
         box = f'<div class="{BOX}">{said}{found[1]}</div>'
@@ -35,7 +35,7 @@ def concluded(html: str) -> tuple[str, ...]:
                  for one in PARAGRAPH.findall(found[1] if found else ""))
 
 
-def _displayed(executed: Any) -> str:
-    """The HTML of all outputs."""
+def displayed(executed: Any) -> str:
+    """The HTML of all outputs of an executed notebook."""
     return "\n".join("".join(output.get("data", {}).get("text/html", "")) for cell in executed.cells
                      for output in cell.get("outputs", []))

@@ -65,7 +65,7 @@ def test_the_conclusion_takes_each_part_beside_the_drafter_alone_and_both_beside
                      " to 1.29), and the length controller, 1.20 times (1.20 to 1.20), gain.")
     assert whole == ("DiffuSpec is faster than plain decoding: 2.00 times (2.00 to 2.00); the paper has 3.08 times, "
                      "with a 7B drafter for a 32B target.")
-    assert where == "Measured on 5 prompts with tiny."
+    assert where == "Measured on 5 prompts (tiny)."
     theirs = diffuspec_ablation.conclusion_sentences(report(PLAIN, *FOUR, decodes(diffuspec_ablation.PAPER, [2, 2], 2)))
     assert "2.00 times (2.00 to 2.00), and 1.00 times (1.00 to 1.00) with the paper's values;" in theirs[1]
 

@@ -74,8 +74,8 @@ def test_the_answer_counts_methods_told_apart_and_faster_ones():
                "diffusion(aligned=False)": found(4.0, 0.1, 0.001, seconds_by_batch=[2.0] * 5),
                "diffusion-published": found(1.0, 0.7, 0.001, lossless=False, seconds_by_batch=[0.1] * 5)}
     timed = DigitsRun(Path(), {"methods": clocked, "provenance": {"machine": {"processor": "Chip"}}})
-    assert images_sentence(timed) == ("Images that are told apart from the target's own: of 1 of 2 lossless and of "
-                                      "1 of 1 lossy methods of the recorded run.")
+    assert images_sentence(timed) == ("Told apart from the target's own images are 1 of 2 lossless and 1 of 1 lossy "
+                                      "methods of the recorded run.")
     assert acceptance_sentence(timed) == "The exact rule accepts 10% to 40% of the drafted patches that it tests."
     assert speed_sentence(timed) == ("On Chip lossless methods ran at 0.50 to 2.00 times the speed of the target "
                                      "alone; surely faster: 1 of 2.")

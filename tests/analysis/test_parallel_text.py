@@ -121,13 +121,13 @@ def test_contention_alone_is_read_with_its_date_where_it_was_measured(tmp_path):
 
 def test_a_measured_sentence_names_the_kind_of_its_time_and_on_what_it_was_measured():
     found = run_of(logged_rows(1.0), [turn(2, 2, target=FORWARD)] * 5, more=("sam",))
-    found.summary["machine"] = {"cores": 2}
-    count = found.summary["prompts"]["count"]
+    found.summary["machine"] = {"cores": 2, "processor": "AMD EPYC"}
+    place = f"{found.summary['prompts']['count']} prompts (2 cores, AMD EPYC)"
     assert text.measured_sentence(found, "sam") == (
-        f"Measured in turn, with {count} prompts on 2 CPU cores, {text.pair_sentence(found, 'sam', 'ar')}")
-    assert text.measured_sentence(found, "pearl", "sam").startswith(f"Measured in parallel, with {count} prompts on 2")
-    found.summary["target"]["device"] = "cuda"
-    assert text.measured_on(found) == f"{count} prompts on cuda"
+        f"Measured in turn on {place}, {text.pair_sentence(found, 'sam', 'ar')}")
+    assert text.measured_sentence(found, "pearl", "sam").startswith(f"Measured in parallel on {place}, pearl is ")
+    found.summary["settings"]["warnings"] = ["The machine was busy."]
+    assert "surely" not in text.measured_sentence(found, "sam")
 
 
 def test_a_simulation_that_is_too_fast_says_so_for_the_methods_inside_of_the_gate():
@@ -143,7 +143,8 @@ def test_a_simulation_that_is_too_fast_says_so_for_the_methods_inside_of_the_gat
 def test_the_fastest_of_a_kind_is_named_with_its_interval():
     slow = [turn(2, 1, target=3 * FORWARD)] * 5
     found = run_of(logged_rows(1.0), [turn(2, 2, target=FORWARD)] * 5, slow, more=("sam", "draft-model"))
-    assert text.fastest_sentence(found, "in turn") == (
+    assert text.fastest_sentence(found, "in turn", where=False) == (
         "Measured in turn, sam, the fastest of 2, is surely faster than plain decoding: 3.00 times (3.00 to 3.00).")
-    assert "Measured in parallel, pearl is surely" in text.fastest_sentence(found, "in parallel")
+    count = found.summary["prompts"]["count"]
+    assert f"Measured in parallel on {count} prompts, pearl is surely" in text.fastest_sentence(found, "in parallel")
     assert text.fastest_sentence(run_of(logged_rows(1.0)), "in turn") == ""

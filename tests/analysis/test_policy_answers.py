@@ -61,16 +61,3 @@ def test_a_second_sentence_on_a_run_need_not_say_where_it_was_measured():
     ([], [], "cannot be judged here: no draft token was right")])
 def test_a_signal_is_told_beside_chance(values, right, said):
     assert policy_answers.signal_answer("It", values, right) == f"It {said}"
-
-
-def test_a_toy_is_named_as_one():
-    run = report(PLAIN)
-    run.summary["target"]["name"] = "toy"
-    assert policy_answers.measured_on(run) == "Measured on 5 prompts (toy)"
-
-
-def test_machine_and_load_stand_behind_the_prompts():
-    run = report(PLAIN)
-    run.summary["machine"] = {"processor": "AMD EPYC", "gpu": None}
-    run.summary["settings"]["warnings"] = ["The machine was busy."]
-    assert policy_answers.measured_on(run) == "Measured on 5 prompts (AMD EPYC, busy)"

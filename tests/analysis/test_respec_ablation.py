@@ -181,7 +181,7 @@ def test_the_conclusion_names_the_parts_that_gain_and_cost_and_sets_relaxed_resp
                      " 2.00 times (2.00 to 2.00), gains; relaxed verification, 0.12 times (0.12 to 0.12), costs speed.")
     assert rivals == ("Relaxed ReSpec, lossy, is 0.50 times (0.50 to 0.50) as fast as EAGLE-2 and 0.25 times (0.25 to "
                       "0.25) as fast as SAM-Decoding; the paper claims more than 1.33 and 1.25.")
-    assert where == "Measured on 5 prompts with tiny."
+    assert where == "Measured on 5 prompts (tiny)."
 
 
 def test_parts_that_are_not_told_apart_are_not_said_to_cost_and_few_prompts_have_no_verdict():

@@ -13,7 +13,6 @@ from specdec_lib.analysis.result_row import (
     place,
     quality_sentence,
     result_rows,
-    where_sentence,
 )
 from specdec_lib.analysis.wording import over
 from specdec_lib.types import Refusal
@@ -38,16 +37,6 @@ def test_where_a_prediction_lies_is_said_at_the_digits_that_are_shown(predicted,
 def test_a_run_that_warns_of_a_busy_machine_says_so_in_every_row(settings, said):
     report = Report({"methods": {"sam": ENTRY}, "settings": settings}, ())
     assert machine(report) == said == result_rows(report, ["sam"])[0]["machine"]
-
-
-@pytest.mark.parametrize(("machine_of", "warnings", "said"), [
-    ({}, [], "Measured on 1 prompt with tiny."),
-    ({"gpu": None, "processor": "P"}, [], "Measured on 1 prompt with tiny on P."),
-    ({"gpu": "G", "processor": "P"}, ["The machine was busy: x."],
-     "Measured on 1 prompt with tiny on G, busy: the intervals are too narrow.")])
-def test_a_run_says_where_it_was_measured_and_whether_the_machine_was_busy(machine_of, warnings, said):
-    assert where_sentence(Report({"prompts": {"count": 1}, "target": {"name": "tiny"}, "machine": machine_of,
-                                  "settings": {"warnings": warnings}}, ())) == said
 
 
 def test_a_row_for_each_method_that_the_run_holds_and_for_no_other():

@@ -81,7 +81,7 @@ def test_a_measure_without_values_is_not_counted():
 
 def test_a_kept_run_says_what_a_lossy_rule_gains_and_loses(tmp_path):
     RunFolder(tmp_path, Plan(("ar",))).finish(list(RUN.decodes), RUN.summary)
-    assert verification_text.measured_sentence([tmp_path], "eagle", SOFT) == (
+    assert verification_text.lossy_speed_sentence([tmp_path], "eagle", SOFT) == (
         "Measured speed of relaxed (margin 0.1) over the lossless rule, with eagle on 5 prompts: 2.00 times (2.00 to "
         "2.00) at temperature 0 (faster), its text worse in 2 of 3 measures.")
 

@@ -31,6 +31,7 @@ def test_a_ratio_with_an_interval_becomes_a_sentence():
 
 @pytest.mark.parametrize(("interval", "said"), [
     ((0.90, 0.98), "0.90 to 0.98"), ((0.902, 0.9967), "0.902 to 0.997"), ((1.0012, 1.1), "1.001 to 1.100"),
+    ((0.96, 0.9998), "0.9600 to 0.9998"), ((1.000001, 1.2), "1.00000 to 1.20000"), ((1.2, 1.3), "1.20 to 1.30"),
     ((0.9967, 1.2), "1.00 to 1.20"), ((0.9, 1.003), "0.90 to 1.00"), ((1.0, 1.0), "1.00 to 1.00")])
 def test_an_interval_beside_1_does_not_look_as_if_it_held_it(interval, said):
     assert wording.ends(interval) == said
