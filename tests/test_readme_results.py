@@ -16,7 +16,10 @@ ROWS = re.findall(r"^\| `([^`]+)` \| (yes|no) \| (.*) \|$", TOLD, re.M)
 LATER = "diffuspec(depth=4,first=2)"
 PAPER = "diffuspec(rule='printed',shortest=20,longest=30,growth=10,score='sum')"
 TRIGGER = "sam+eagle2+trigger(theta=1.5,match=1)"
-RATIOS = {("respec", "respec-relaxed", "eagle2"): "1.28 times (1.18 to 1.42)",
+RATIOS = {("spec-bench", "respec-relaxed", "eagle2"): "1.12 times (1.09 to 1.15)",
+          ("spec-bench", "respec-relaxed", "sam+eagle2"): "1.04 times (1.02 to 1.05)",
+          ("spec-bench", "respec", "sam+eagle2"): "1.00 times (0.99 to 1.01)",
+          ("respec", "respec-relaxed", "eagle2"): "1.28 times (1.18 to 1.42)",
           ("respec", "respec-relaxed", "sam+eagle2"): "1.11 times (1.07 to 1.16)",
           ("respec", "respec-relaxed", "sam+eagle2@relaxed"): "1.05 times (1.02 to 1.08)",
           ("respec", "respec", "sam+eagle2"): "1.05 times (1.02 to 1.07)",
