@@ -97,8 +97,8 @@ def index_page(pages: Sequence[Contents], gallery: bool) -> str:
     begin = (f' Begin with <a href="{TOUR}.html">the tour</a> (ten minutes), or follow the path of fifteen notebooks at'
              " its end." if any(page.name == TOUR for page in pages) else "")
     return _page("Speculative decoding, a workbook",
-                 f"<p>Executed notebooks: {len(pages)}, each with the answer that it computed. Their controls work without a"
-                 f" kernel and a network.{begin}</p>"
+                 f"<p>Executed notebooks: {len(pages)}, each with the answer that it computed. Their controls work"
+                 f" without a kernel and a network.{begin}</p>"
                  '<p><label>Search by method, paper or heading: <input type="search" name="search"></label> '
                  f'<span id="count" role="status"></span></p><ul id="found"></ul>{lists}'
                  f"<script>const held = {data};{SEARCH}</script>",
