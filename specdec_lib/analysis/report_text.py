@@ -17,7 +17,7 @@ GIVEN = {"draft": "a draft model", "store": "a static index"}     # needs that a
 BUSY = "The machine was busy"                      # begins the warnings that the clock is uncertain
 
 
-def conclusion(report: Report) -> list[str]:
+def conclusion_sentences(report: Report) -> list[str]:
     """What a reader takes away: the fastest methods, whether ids stayed the same, and whether the machine was busy."""
     lossy, busy = lossy_headline(report), [said for said in report.warnings if said.startswith(BUSY)]
     ids = equality_sentence(report).partition(", and must:")[0].rstrip(".") + "."
@@ -36,7 +36,7 @@ def run_text(report: Report) -> str:
 
 def other_warnings(report: Report) -> list[str]:
     """The warnings of a run that its conclusion does not hold."""
-    said = conclusion(report)
+    said = conclusion_sentences(report)
     return [warning for warning in report.warnings if warning not in said]
 
 

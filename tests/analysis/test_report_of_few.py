@@ -44,7 +44,7 @@ def test_the_conclusion_of_one_prompt_names_the_machine_and_the_warning_that_it_
     at.summary["machine"] = {"processor": "Chip", "gpu": None}
     at.summary["settings"] |= {"warnings": ["The machine was busy: very.", "fast drafted in vain."],
                                "repeats": 2, "max_new_tokens": 8}
-    assert report_text.conclusion(at) == [
+    assert report_text.conclusion_sentences(at) == [
         "On 1 prompt with tiny in bfloat16 on cpu (Chip), fast decoded 2.00 times as fast as plain decoding, without "
         "an interval, which needs five prompts.", "The one lossless output equals plain decoding's in every id.",
         "The machine was busy: very."]
@@ -54,7 +54,7 @@ def test_the_conclusion_of_one_prompt_names_the_machine_and_the_warning_that_it_
 
 
 def test_the_conclusion_without_lossless_methods_names_the_lossy_one_and_promises_no_ids():
-    first, second, third = report_text.conclusion(lossy_alone())
+    first, second, third = report_text.conclusion_sentences(lossy_alone())
     assert first.endswith("no lossless method was measured beside plain decoding.")
     assert second.startswith("A lossy method, loose, which may write another text, decoded 4.00 times")
     assert third == "No lossless method ran beside plain decoding, so no output has to equal it."
@@ -62,5 +62,5 @@ def test_the_conclusion_without_lossless_methods_names_the_lossy_one_and_promise
 
 def test_the_conclusion_of_plain_decoding_alone_has_no_empty_parts():
     alone = report(*PLAIN)
-    assert len(report_text.conclusion(alone)) == 2
+    assert len(report_text.conclusion_sentences(alone)) == 2
     assert report_text.run_text(alone) == "The run: 0 methods beside plain decoding, decoded greedily."
