@@ -166,16 +166,22 @@ def rule_rows(report: Report, rules: Iterable[str]) -> list[dict]:
     return result_rows(report, shown)
 
 
+def policy_steps(report: Report, policy: str, base: str = "") -> dict[str, Comparison]:
+    """Drafter -> the policy over its best fixed length, or over `base`; drafters without both are left out."""
+    found = {}
+    for drafter, lines in policies_by_drafter(report).items():
+        own = {one.policy: one for one in lines}
+        held = own.get(base) if base else best_fixed(report, lines)
+        if policy in own and held:
+            found[drafter] = policy_ratio(report, held, own[policy])
+    return found
+
+
 def verdicts(report: Report, policies: Iterable[str], base: str = "") -> list[str]:
     """A sentence on each of these policies over the best fixed length of each drafter, or over the policy `base`."""
     sure, said = sure_word(report), []
     for policy in policies:
-        steps = {}
-        for name, lines in policies_by_drafter(report).items():
-            own = {one.policy: one for one in lines}
-            held = own.get(base) if base else best_fixed(report, lines)
-            if policy in own and held:
-                steps[name] = policy_ratio(report, held, own[policy])
+        steps = policy_steps(report, policy, base)
         said += [over(f"With {name}, {policy}", step.ratio, step.interval, step.base, sure=sure) + "."
                  for name, step in steps.items()]
         said += [] if steps else [f"The run has no {policy} beside {base or 'a fixed length'}."]

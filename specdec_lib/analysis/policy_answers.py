@@ -10,7 +10,7 @@ from itertools import groupby
 
 from specdec_lib.analysis.bench_report import Report
 from specdec_lib.analysis.compare import Comparison
-from specdec_lib.analysis.length_policies import best_fixed, policies_by_drafter, policy_ratio
+from specdec_lib.analysis.length_policies import policy_steps
 from specdec_lib.analysis.run_place import measured_on
 from specdec_lib.analysis.trigger_oracle import auc
 from specdec_lib.analysis.wording import digits_beside_one, ends, number, percent, verdict
@@ -34,17 +34,6 @@ def measured_answer(report: Report, policy: str, name: str, base: str = "", base
         told.append(f"{spoken} {', and '.join(f'with {drafter}, {_times(step)}' for drafter, step in group)}")
     opening = f"{measured_on(report)}, {name}" if where else f"{name[0].upper()}{name[1:]}"
     return f"{opening} is {', and '.join(told)}."
-
-
-def policy_steps(report: Report, policy: str, base: str = "") -> dict[str, Comparison]:
-    """Drafter -> the policy over its best fixed length, or over `base`; drafters without both are left out."""
-    found = {}
-    for drafter, lines in policies_by_drafter(report).items():
-        own = {one.policy: one for one in lines}
-        held = own.get(base) if base else best_fixed(report, lines)
-        if policy in own and held:
-            found[drafter] = policy_ratio(report, held, own[policy])
-    return found
 
 
 def signal_answer(name: str, values: Sequence[float], right: Sequence[bool]) -> str:
