@@ -31,7 +31,9 @@ def tradeoff(outcomes: Mapping[str, TradeoffPoint], quality: str, curves: Mappin
     Only `chosen` is labelled and has whiskers; without it all points have whiskers. Lossless methods have a symbol of
     their own, methods on no curve are rings. `level` marks the quality of plain decoding.
     """
-    said = (f"{chosen}: {outcomes[chosen].speed:.2f} times as fast as {base}, {quality} {outcomes[chosen].quality:.3f}"
+    measured = outcomes[chosen].quality if chosen else None
+    said = (f"{chosen}: {outcomes[chosen].speed:.2f} times as fast as {base}, {quality} "
+            + ("not measured" if measured is None else f"{measured:.3f}")
             if chosen else f"Speed against {quality} for {len(curves)} rules")
     figure = canvas(title or said, f"times as fast as {base} (95 % interval)", f"{quality} (95 % interval)")
     if level is not None:

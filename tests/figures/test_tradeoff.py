@@ -59,6 +59,8 @@ def test_a_method_without_the_measure_is_left_out():
     curve = figures.tradeoff(outcomes, "score", {"r": ["strict", "blank"]}).data[0]
     assert list(curve.x) == [1.5]
     assert list(curve.hovertext) == ["strict"]
+    named = figures.tradeoff(outcomes, "score", {"r": ["blank"]}, "blank").layout.title.text
+    assert named == "blank: 1.00 times as fast as plain decoding, score not measured"
 
 
 def test_a_rule_that_was_not_measured_cannot_be_chosen():
