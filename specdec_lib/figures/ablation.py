@@ -20,7 +20,7 @@ from specdec_lib.figures.theme import (
 )
 
 ROLES = {"target": "target", "what": "draft", "how": "extra", "when": "rejected"}      # part of a round -> its colour
-MEANING = {"circle": "above 1", "circle-open": "not told apart from 1", "x": "below 1"}
+MEANING = {"circle": "interval above 1", "circle-open": "not told apart from 1", "x": "interval below 1"}
 Interval = Sequence[float] | None
 
 
@@ -33,7 +33,7 @@ def ratios(names: Sequence[str], values: Sequence[float | None], intervals: Sequ
     same_length(names=names, values=values, intervals=intervals)
     above = sum(bool(span and span[0] > 1) for span in intervals)
     below = sum(bool(span and span[1] < 1) for span in intervals)
-    said = f"Of {len(names)} comparisons {above} are faster and {below} slower"
+    said = f"By their intervals, of {len(names)} comparisons {above} are faster and {below} slower"
     figure = canvas(title or said, axis, "")
     rows = [row for row in zip(names, values, intervals, strict=True) if row[1] is not None]
     kept, speeds, spans = [row[0] for row in rows], [row[1] for row in rows], [row[2] for row in rows]

@@ -7,10 +7,10 @@ from specdec_lib import figures
 
 def test_a_side_is_faster_or_slower_only_where_the_whole_interval_says_so():
     figure = figures.ratios(["a", "b", "c", "d"], [1.4, .8, 1.1, 1.3], [(1.2, 1.6), (.7, .9), (.9, 1.3), None])
-    assert figure.layout.title.text == "Of 4 comparisons 1 are faster and 1 slower"
+    assert figure.layout.title.text == "By their intervals, of 4 comparisons 1 are faster and 1 slower"
     assert list(figure.data[0].marker.symbol) == ["circle", "x", "circle-open", "circle-open"]
     legend = {trace.marker.symbol: trace.name for trace in figure.data[1:]}
-    assert legend == {"circle": "above 1", "circle-open": "not told apart from 1", "x": "below 1"}
+    assert legend == {"circle": "interval above 1", "circle-open": "not told apart from 1", "x": "interval below 1"}
     assert len(figures.ratios(["c"], [1.1], [(.9, 1.3)]).data) == 2, "no entry for what does not occur"
 
 
