@@ -16,6 +16,7 @@ from typing import NamedTuple
 from specdec_lib.analysis.bench_report import Report, load_report, plain_part
 from specdec_lib.analysis.compare import ms_per_token
 from specdec_lib.analysis.report_text import times_text
+from specdec_lib.analysis.run_place import sure_word
 from specdec_lib.bench import summary
 from specdec_lib.bench.level_run import FILE
 from specdec_lib.cost import hierarchy
@@ -163,8 +164,8 @@ def depth_sentence(report: Report, found: Sequence[StackComparison]) -> str:
     if not rest:
         return said
     ratio, span = summary.speed_ratio(report.decodes, rest[0].spec, best.spec)
-    apart = "no interval, which needs five prompts" if span is None else "surely faster" if span[0] > 1 else \
-        "not told apart"
+    apart = "no interval, which needs five prompts" if span is None else \
+        f"{sure_word(report)}faster" if span[0] > 1 else "not told apart"
     return f"{said} It is {times_text(ratio, span)} as fast as {shown(rest[0])}: {apart}."
 
 
