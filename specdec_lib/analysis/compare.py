@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import NamedTuple
 
-from specdec_lib.analysis.bench_report import Report, load_report
+from specdec_lib.analysis.bench_report import Report, load_report, with_families
 from specdec_lib.analysis.report_text import interval_text, times_text
 from specdec_lib.analysis.wording import verdict
 from specdec_lib.bench.options import RunOptions, bench_prepared, prepare
@@ -51,7 +51,7 @@ class SourceShare(NamedTuple):
 def read_or_measure(run: str, out: str = "", **options) -> Report:
     """The finished run in the folder `run`; if `run` is "", the bench of these options, run or resumed in `out`."""
     if run:
-        return load_report(run)
+        return with_families(load_report(run))
     here = prepare(RunOptions(**options))
     with bar("bench") as progress:
         bench_prepared(here, Path(out), progress, lambda line: None)
