@@ -238,7 +238,7 @@ def gain_sentences(table: BatchTable, dtype: str) -> list[tuple[str, bool | None
 
 
 def prediction_sentences(table: BatchTable, dtype: str, near: float = 0.1) -> list[tuple[str, bool | None]]:
-    """For each method, that its predicted speed-ups lie this `near` the measured ones; whether they do.
+    """For each method, that its predicted speed-ups beyond batch 1 lie this `near` the measured ones; whether they do.
 
     Unknown where those that do not lie between the lowest and the highest repeat: the repeats differ by as much.
     """

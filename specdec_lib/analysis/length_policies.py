@@ -265,9 +265,9 @@ def predicted_ratios(report: Report, lines: Sequence[PolicyResult], speeds: Mapp
 def order_agreement(report: Report, lines: Sequence[PolicyResult], speeds: Mapping[str, float]) -> tuple[int, int]:
     """(pairs of policies that the run and `speeds` order alike, pairs that the run tells apart).
 
-    `speeds` are predicted, by policy; policies without a prediction are left out.
+    `speeds` are predicted, by policy; policies without a prediction are left out. Equal predictions are no order.
     """
     known = [one for one in lines if one.policy in speeds]
-    apart = [(one, other, step.ratio > 1) for one, other in combinations(known, 2)
+    apart = [(step.ratio - 1) * (speeds[other.policy] - speeds[one.policy]) for one, other in combinations(known, 2)
              if (step := policy_ratio(report, one, other)).verdict in ("faster", "slower") and step.ratio is not None]
-    return sum((speeds[other.policy] > speeds[one.policy]) == faster for one, other, faster in apart), len(apart)
+    return sum(product > 0 for product in apart), len(apart)

@@ -98,7 +98,7 @@ def cancelled(token: int, free: Sequence[float], stages: Sequence[int], ready: l
               most: int) -> list[StageSpan]:
     """What stages do behind a wrongly drawn token until `token` has left the last one, and all of it is cancelled."""
     end, enter, out, wrong = ready[-1], free[0], [], token + 1
-    while enter < end and wrong - token <= most:
+    while enter < end:                             # with `most` ahead, the next one would wait for `end`
         if wrong > most:
             enter = max(enter, ready[wrong - most - 1])
         passed = through_stages(wrong, enter, free, stages, wanted=False)

@@ -137,6 +137,7 @@ def test_predictions_take_our_tokens_and_the_papers_round():
     assert found["search"]["predicted for 7B + 32B"] == published_speedup(3.0)
     assert found["neither"]["predicted for 7B + 32B"] == published_speedup(2.0, searched=False)
     assert found["specdiff"]["forwards of the drafter"] == 2
+    assert found["controller"]["predicted for 7B + 32B"] == published_speedup(2.0, searched=False)
 
 
 def test_a_warm_stream_and_a_method_with_another_part_fill_no_cell_and_stop_nothing():

@@ -7,6 +7,7 @@ import pytest
 from specdec_lib.analysis.bench_report import load_report
 from specdec_lib.analysis.draft_prices import (
     DraftPrice,
+    drafter_price,
     drafter_texts,
     fit_price,
     measured_prices,
@@ -29,6 +30,8 @@ def test_a_line_goes_through_what_drafts_of_two_lengths_took():
     assert fit_price({1: 0.6, 3: 1.0}) == pytest.approx((0.4, 0.2))
     assert [DraftPrice(0.4, 0.2)(length) for length in (0, 1, 2)] == pytest.approx([0, 0.6, 0.8])
     assert measured_prices(run, "draft-model") == {}
+    assert drafter_price(run, "draft-model") is None
+    assert drafter_price(report(PLAIN, decodes("eagle(depth=2)", drafted(2, 0.5))), "eagle") == (0, 0.25)
     with pytest.raises(Refusal, match="drafts of two lengths, and there are 1"):
         fit_price({1: 0.6})
 

@@ -71,6 +71,7 @@ def test_the_best_cell_of_a_tie_is_the_lower_exit_and_then_the_shorter_draft():
 def test_an_impossible_exit_is_refused(wrong):
     with pytest.raises(Refusal, match="an exit lies"):
         ExitCosts(*wrong)
+    assert ExitCosts(.5, 0, (0.0, None)).rates == (0.0, None)
     with pytest.raises(Refusal, match="zero tokens"):
         round_cost(-1, .5, 0, 1)
 

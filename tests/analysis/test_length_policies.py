@@ -34,7 +34,8 @@ def run():
     ("eagle@svip(h=0.4)", ("eagle", "svip(h=0.4)", None)),
     ("eagle@tapout (warm)", ("eagle", "tapout (warm)", None)),
     ("eagle@tapout(bandit='thompson') (warm, shuffled)", ("eagle", "tapout(bandit='thompson') (warm, shuffled)", None)),
-    ("eagle@svip@match", ("eagle", "svip@match", None)), ("sam", ("sam", "its own", None))])
+    ("eagle@svip@match", ("eagle", "svip@match", None)), ("sam", ("sam", "its own", None)),
+    ("eagle2", ("eagle2", "its own", None)), ("no-longer-here", ("no-longer-here", "its own", None))])
 def test_a_spec_is_a_drafter_and_a_policy(spec, found):
     assert policy_result(spec) == PolicyResult(spec, *found)
 
@@ -166,6 +167,7 @@ def test_a_predicted_order_is_held_against_pairs_that_the_run_tells_apart(run):
     # measured: svip before fixed 2 before fixed 1, surely; margin is not told apart from fixed 2
     assert length_policies.order_agreement(run, lines, {"svip": 1.3, "fixed 2": 1.2, "fixed 1": 1.1}) == (3, 3)
     assert length_policies.order_agreement(run, lines, {"svip": 1.3, "fixed 2": 1.0, "fixed 1": 1.1}) == (2, 3)
+    assert length_policies.order_agreement(run, lines, {"svip": 1.1, "fixed 1": 1.1, "tapout": 1.1}) == (0, 3)
     assert length_policies.order_agreement(run, lines, {"margin": 1.3, "fixed 2": 1.0, "unheard of": 2.0}) == (0, 0)
 
 

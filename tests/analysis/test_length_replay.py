@@ -191,6 +191,7 @@ def test_judged_tokens_are_those_whose_predecessors_were_right(course):
 def test_a_course_without_depth_is_refused(course):
     with pytest.raises(Refusal, match="at least 1"):
         LengthReplay(course.recordings, "draft-model", 0, CURVE, .1)
+    assert LengthReplay(course.recordings, "draft-model", 1, CURVE, .0).depth == 1
 
 
 def test_a_walk_tells_the_memory_of_its_policy_when_it_is_over(course):

@@ -6,8 +6,10 @@ from pathlib import Path
 
 import pytest
 
+from specdec_lib.analysis import measured_speed
 from specdec_lib.analysis.measured_speed import measured_pair, measured_sentence, measured_where, speed_sentences
 from specdec_lib.types import Refusal
+from tests.bench.made_up import decodes, report, turn
 
 ROOT = Path(__file__).parents[2]
 
@@ -59,3 +61,11 @@ def test_two_methods_of_a_run_are_compared_by_their_own_ratio():
     [ratio] = re.findall(r"[\d.]+ times \([\d.]+ to [\d.]+\)", said)
     assert said == f"Measured on 36 prompts (Intel Xeon), the new one is not told apart from the old one: {ratio}."
     assert measured_pair(run, "respec", "absent", "the new one", "the old one") == ""
+
+
+def test_a_run_of_two_methods_alone_compares_them(monkeypatch):
+    found = report(decodes("ar", turn(0, 0), turn(0, 0)), decodes("sam", turn(1, 1)))
+    monkeypatch.setattr(measured_speed, "summary_of", lambda folder: found)
+    monkeypatch.setattr(measured_speed, "read_turns", lambda folder: found.decodes)
+    assert measured_pair("here", "ar", "sam", "one", "two").endswith(
+        "one is surely faster than two: 2.00 times (2.00 to 2.00).")

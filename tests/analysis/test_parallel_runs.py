@@ -92,6 +92,8 @@ def test_contention_slows_the_simulated_speed_down_and_is_measured_from_both_run
     assert runs.simulated_speed(contended, "pearl", 1.5) == runs.simulated_speed(contended, "pearl", 1.0)
     assert runs.measured_contention([logged_rows()], [logged_rows(1.5)]) == pytest.approx(1.5)
     assert runs.measured_contention([logged_rows(1.5)], [logged_rows()]) == 1
+    slow = [row._replace(what=1.5 * row.what, target=1.5 * row.target) for row in piped_rows(RIGHT)]
+    assert runs.measured_contention([piped_rows(RIGHT)], [slow], pipeline_trace) == pytest.approx(1.5)
 
 
 def test_shares_of_each_lane_add_up():
@@ -113,6 +115,8 @@ def test_a_machines_point_is_its_acceptance_and_the_steps_of_a_forward():
     assert alpha == pytest.approx(.8, abs=.03)
     assert ratio == pytest.approx(FORWARD / STEP)
     assert runs.acceptance_and_ratio(run_of(logged_rows()), "ar") is None
+    untested = [turn(0, 0)._replace(ahead=2, branches=0, discarded=2, what=2 * STEP)] * 4
+    assert runs.acceptance_and_ratio(run_of(untested), "pearl") is None
     wide = [row._replace(target=FORWARD * (1 + 3 * (row.drafted > 1))) for row in logged_rows(length=4)]
     assert sum(row.drafted > 1 for row in wide) < len(wide) / 2, "most forwards have one row"
     assert runs.acceptance_and_ratio(run_of(wide), "pearl")[1] == pytest.approx(FORWARD / STEP)

@@ -18,6 +18,8 @@ def test_the_sentence_on_a_method_takes_a_round_apart_in_plain_rounds():
     assert said.startswith(f"pearl emits {emitted:.2f} tokens a round.")
     assert f"That is {runs.simulated_speed(found, 'pearl'):.2f} times plain decoding (simulated)." in said
     assert f"In {sum(row.drafted == 1 for row in some) / len(some):.0%} of its rounds nothing was pending" in said
+    lost = sum(row.discarded for row in some) / sum(row.ahead for row in some)
+    assert said.endswith(f"and {lost:.0%} of the drafter's work is rolled back.")
     waits = text.why(run_of(logged_rows(length=40)), "pearl")         # 40 steps take four forwards
     assert "3.00 waiting for the drafter and" in waits
 

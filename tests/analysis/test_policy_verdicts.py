@@ -37,11 +37,13 @@ def test_verdicts_of_all_comparisons_together_are_counted():
 def test_the_answer_names_the_best_fixed_length_of_each_drafter_and_how_many_rules_beat_it():
     fast, slow = (decodes(f"eagle@{name}", *[turn(2, 2, target=cost)] * 2)
                   for name, cost in (("svip", .5), ("margin", 2)))
+    nearly = decodes("eagle@tapout", *[turn(2, 2, target=.8)] * 2)
     run = report(decodes("ar", *[turn(0, 0)] * 6), decodes("eagle(depth=1)", *[turn(1, 1)] * 3),
-                 decodes("eagle(depth=2)", *[turn(2, 2)] * 2), fast, slow, decodes("sam(depth=1)", *[turn(1, 0)] * 6))
+                 decodes("eagle(depth=2)", *[turn(2, 2)] * 2), fast, nearly, slow,
+                 decodes("sam(depth=1)", *[turn(1, 0)] * 6))
     measured = length_policies.policies_by_drafter(run)
     assert policy_verdicts.answer_text(run, {"eagle": measured["eagle"]}) == (
-        "The best fixed draft length, chosen in hindsight, is 2 tokens with eagle, where 1 of 2 rules are faster, at"
+        "The best fixed draft length, chosen in hindsight, is 2 tokens with eagle, where 2 of 3 rules are faster, at"
         " most 2.00 times (2.00 to 2.00).")
     assert policy_verdicts.answer_text(run, {"eagle": measured["eagle"][:1]}).endswith(
         "1 token with eagle, where none of 0 rules is faster.")

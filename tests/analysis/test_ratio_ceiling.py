@@ -23,7 +23,7 @@ def test_the_ratio_is_that_of_one_token_a_draft_forward():
 
 
 def test_prompts_above_the_ratio_are_counted():
-    found = ceiling.ceiling_rows(run_of(rows(5)))
+    found = ceiling.ceiling_rows(report(run_of(rows(5)).decodes, decodes("sam", turn(2, 1))))
     assert list(found) == ["pearl", "double"]
     assert found["double"]["tokens per forward / ratio"] == pytest.approx(6 / 4)
     assert (found["double"]["prompts above the ratio"], found["pearl"]["prompts above the ratio"]) == (5, 0)

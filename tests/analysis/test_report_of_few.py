@@ -34,6 +34,14 @@ def test_beside_lossy_methods_alone_plain_decoding_is_the_reference_of_quality()
     assert report_tables.quality_table(report(*PLAIN, *FAST)) == {}
 
 
+def test_a_draft_model_that_was_not_given_is_the_first_layers():
+    at, drafted = (report(*PLAIN, one(name, 0, [row(7, 1.0)])) for name in ("sam", "draft-model(depth=2)"))
+    for found in (at, drafted):
+        found.summary["settings"]["draft"] = None
+    assert report_text.draft_model_text(at) == "none: no method needs one"
+    assert report_text.draft_model_text(drafted).endswith("the target's own first layers, untrained")
+
+
 def test_the_output_shown_of_lossy_methods_alone_is_drafted():
     found, origins = report_tables.token_origins(lossy_alone())
     assert (found.method, origins) == ("loose", ["d", "d", "d", ""])

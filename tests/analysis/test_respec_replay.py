@@ -90,6 +90,7 @@ def test_the_ladder_ends_with_the_trigger_alone_and_the_papers_setting_and_repla
     rows = {row["ablation step"]: row for row in respec_replay.ladder_rows(report, steps, [answer])}
     assert list(rows) == [*steps, "trigger alone", "respec(paper)"]
     assert rows["ar"]["tokens per forward (replayed)"] == 1
+    assert (rows["ar"]["lossless"], rows["+ relaxation"]["lossless"]) == ("yes", "no")
     assert rows["+ our threshold"]["measured speed"] == report.entries["respec(least=0.3,counts=0.0)"]["speedup"]
     for lossy in ("+ counts", "+ relaxation", "respec+token-recycling", "sharp"):
         assert (rows[lossy]["replay"], rows[lossy]["tokens per forward (replayed)"]) == ("none", None)

@@ -128,6 +128,8 @@ def test_simulated_values_are_never_set_against_measured_ones_nor_averaged_nor_i
     assert rows["two", "sam"]["measured_speedup"] is None
     assert rows["two", "sam"]["other_speedup"] == pytest.approx(run.report.entries["sam"]["speedup"], 1e-6)
     assert rows["one", "sam"]["measured_speedup"] == rows["two", "sam"]["other_speedup"]
+    ends = [rows["one", "sam"][f"measured_speedup_{end}"] for end in ("low", "high")]
+    assert ends == entry(found, "one", "sam").interval
     assert rows["one", "sam"]["other_speedup"] is None
 
 
@@ -149,7 +151,7 @@ def test_kept_runs_without_rounds_are_compared_by_their_decodes(run, tmp_path):
         assert row.time == told.get("time", "in turn")
         assert row.speedup == pytest.approx(told["speedup"], 1e-4)
         assert row.tokens_per_forward == pytest.approx(told["tokens_per_target_forward"], 1e-4)
-    with pytest.raises(Refusal, match=r"its rounds\.parquet is missing"):
+    with pytest.raises(Refusal, match=r"^the finished run in .*, its rounds\.parquet is missing"):
         load_report(RESULTS / "tapout")
 
 

@@ -53,6 +53,9 @@ def test_the_shipped_card_has_what_the_sentences_read():
 
 def test_specbranch_is_compared_with_pearl_at_the_same_given_length_alone():
     assert parts.at_equal_length(run_of()) == {BRANCH: PEARL, RAD: PEARL}
+    beside = [f"{name}(depth=4,workers='process')" for name in ("pearl", "specbranch")]
+    found = report(*(decodes(spec, *rows(2)) for spec in ("ar", PEARL, *beside, BRANCH)))
+    assert parts.at_equal_length(found) == {BRANCH: PEARL, beside[1]: beside[0]}
 
 
 def test_discarded_shares_and_their_paired_difference_by_hand():

@@ -96,6 +96,11 @@ def test_settings_that_write_the_same_are_not_told_apart():
     best = sweep.best_setting(factorial(), TAU)
     assert best.label == "respec(theta=2, least=0.1)"
     assert best.not_told_apart == ("respec(theta=2, least=0.2)",)
+    one_sided = run_of([row("a", q, 10, 10) for q in range(12)]
+                       + [row("b", q, 10, 10 + 2 * (q < 7) - 2 * (q > 9)) for q in range(12)])
+    best = sweep.best_setting(one_sided, TAU)
+    assert best.lead_interval[0] < 1 < best.lead_interval[1]
+    assert best.not_told_apart == ("b",)
 
 
 def test_a_parameter_that_matters_is_told_from_one_that_does_not():
@@ -118,6 +123,8 @@ def test_a_measure_of_0_has_no_factor_and_is_told_apart_by_its_difference():
     assert sweep_text.sensitivity_sentence([theta], wrong) == "theta has no factor, since one of 0 and 2 is 0."
     same = sweep.best_setting(run_of([one | {"not_best": 0} for one in rows]), wrong)
     assert (same.lead, len(same.not_told_apart)) == (1, 2)
+    once = run_of([row(spec, q, 10, 10, not_best=int(spec == "b" and q == 0)) for spec in "ab" for q in range(12)])
+    assert sweep.best_setting(once, wrong).not_told_apart == ("b",)
 
 
 def test_like_is_compared_with_like_where_the_grid_has_holes():
@@ -185,6 +192,8 @@ def test_a_choice_that_is_right_everywhere_is_right_on_held_out_prompts():
     assert (found.best_again, found.loss) == (1.0, 0.0)
     assert found.by_chance == pytest.approx(2 / 6)                  # two settings are best everywhere
     assert sum(found.chosen.values()) == found.draws == 50
+    most = run_of([row(f"s(k={k})", q, 10 + ((q < 8) == k), 10) for k in (0, 1) for q in range(10)])
+    assert held_out_choices(most, TAU, draws=200).best_again == 1.0       # s(k=1) is best on any half, not on any third
 
 
 def test_a_choice_of_noise_is_seldom_right_on_held_out_prompts():

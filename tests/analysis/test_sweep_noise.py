@@ -1,6 +1,7 @@
 """What settings that do the same work say of the times of a sweep's cells."""
 
-from specdec_lib.analysis.sweep_noise import noise_sentence, same_decodes
+from specdec_lib.analysis.sweep_measures import SPEED, TOKENS
+from specdec_lib.analysis.sweep_noise import clock_factor, noise_sentence, same_decodes
 from tests.analysis.test_sweep import factorial, row, run_of
 
 
@@ -14,6 +15,12 @@ def test_settings_with_equal_counts_on_every_prompt_form_a_group_and_others_stan
     assert [one.labels for one in found] == [("fast", "slow")]
     assert found[0].speeds == (2.0, 1 / 0.6)
     assert abs(found[0].spread - 1.2) < 1e-12
+
+
+def test_the_factor_of_the_clock_is_the_widest_spread_of_equal_work_and_1_without_any():
+    alike = run_of(timed("fast", 0.5, 5) + timed("slow", 0.6, 5))
+    assert abs(clock_factor(alike, SPEED) - 1.2) < 1e-12
+    assert clock_factor(alike, TOKENS) == clock_factor(run_of(timed("fast", 0.5, 5)), SPEED) == 1
 
 
 def test_one_prompt_that_differs_parts_two_settings():

@@ -146,6 +146,10 @@ def test_the_farthest_text_is_the_one_that_repeats_itself_most_and_else_the_leas
     assert (plain.method, plain.question_id, own.outcome.tokens) == ("ar", 0, (9,) * 4)
     longer = replace(other[3], outcome=replace(other[3].outcome, tokens=(7,) * 9))
     assert verification_text.most_repetitive_pair(report(PLAIN, [*other[:3], longer, other[4]]), SOFT)[1] == longer
+    both = [replace(one[3], outcome=longer.outcome) for one in (PLAIN, other)]         # repeats itself undrafted, too
+    found = verification_text.most_repetitive_pair(report([*PLAIN[:3], both[0], PLAIN[4]],
+                                                          [*other[:3], both[1], other[4]]), SOFT)
+    assert found[1].question_id == 0
 
 
 def test_the_fastest_rule_comes_first_whatever_its_other_settings():

@@ -1,5 +1,6 @@
 """A bench in batches on a tiny decoder: the answers of single runs, throughput, resume, and what is refused."""
 
+import copy
 import json
 from dataclasses import replace
 
@@ -7,7 +8,7 @@ import pandas as pd
 import pytest
 
 from specdec_lib.bench import batch_run, run
-from specdec_lib.bench.batch_summary import BatchMeasures, batch_measures, speedup
+from specdec_lib.bench.batch_summary import BatchMeasures, batch_measures, speedup, with_batches
 from specdec_lib.bench.plan import Plan
 from specdec_lib.bench.prompts import Prompt
 from specdec_lib.bench.results import Decode, Outcome, read_results, select
@@ -83,6 +84,11 @@ def test_summary_and_folder_say_the_batch_and_what_it_did_as_a_whole(runs):
     assert entry["seconds"] == pytest.approx(own["ended"].max() - own["prefill"].sum(), rel=1e-5)
     assert entry["tokens_per_second"] == pytest.approx(entry["tokens"] / entry["seconds"], rel=1e-5)
     assert told["methods"]["ar"]["batch"]["speedup"] == 1
+    predicted = copy.deepcopy(told)
+    for entry in predicted["methods"].values():
+        entry["expected_speedup"] = 2.0
+    found = with_batches(predicted, read_results(folder))["methods"].values()
+    assert {one["expected_speedup"] for one in found} == {None}, "one curve knows no batches"
     assert told["methods"]["ar"]["expected_speedup"] is None
 
 

@@ -35,6 +35,10 @@ def test_the_bandwidth_is_bytes_over_the_best_time_of_a_pass(monkeypatch):
     assert doctor.bandwidth(torch.device("cpu"), 3.0) == 2 ** 20 * 8
 
 
+def test_memory_is_told_in_gib_of_one_digit():
+    assert (doctor.gib(5 * 2 ** 29), doctor.gib(None)) == (2.5, None)
+
+
 def test_no_time_and_no_memory_measure_nothing(monkeypatch):
     assert doctor.bandwidth(torch.device("cpu"), 0.0) is None
     monkeypatch.setattr(doctor, "free_memory", lambda device: 4096)

@@ -2,16 +2,19 @@
 
 import json
 from dataclasses import replace
+from itertools import pairwise
+from types import SimpleNamespace
 
 import pytest
 import torch
 
 from specdec_lib import cli
-from specdec_lib.bench import gpu_cells
+from specdec_lib.bench import gpu_cells, gpu_costs
 from specdec_lib.bench.gpu_cells import CellFile, OutOfTime, bytes_read
 from specdec_lib.bench.gpu_costs import MODES
 from specdec_lib.bench.gpu_run import GpuPlan, GpuRun
 from specdec_lib.commands.gpu import run_gpu
+from specdec_lib.hub.load import load_lm
 from specdec_lib.models.llama.decoder import Transformer
 from specdec_lib.models.llama.weights import random_weights
 from specdec_lib.toys.tiny_target import SHAPE
@@ -172,3 +175,20 @@ def test_a_plan_says_which_methods_come_first(tmp_path):
     assert not any("specdec" in group for group in groups)       # it pronounces words
     with pytest.raises(Refusal, match="no step"):
         GpuPlan(tmp_path, "smollm2-135m", "cuda", "bfloat16", ("walk",))
+
+
+def test_a_cell_feeds_as_many_rows_as_its_width_and_never_the_same_ones_twice():
+    asked, target = [], SimpleNamespace(device=torch.device("cpu"), vocab=50, lease=None)
+    watched = type("Watched", (), {**vars(target), "prefill": lambda self, tokens: None, "__call__":
+                                   lambda self, *words: asked.append(words) or SimpleNamespace(best=(1,))})
+    gpu_cells.forward_cell(watched(), 16, 4)
+    assert {(len(tokens), len(draft.tokens), draft.parents) for tokens, draft in asked} == {(17, 3, (-1, 0, 1))}
+    assert all(one[0] != other[0] for one, other in pairwise(asked))
+
+
+def test_only_the_first_mode_attends_by_products_and_only_eager_captures_nothing(plan, monkeypatch, tmp_path):
+    seen = []
+    monkeypatch.setattr(gpu_costs, "forward_cell", lambda own, context, width: seen.append(own.products) or {})
+    lm = load_lm(plan.target, torch.float32, "cpu")
+    gpu_costs.measure_costs(CellFile(tmp_path / "cost.json", {}), lm, lambda: None, (1,), (16,))
+    assert seen == [True, False, False]

@@ -5,7 +5,7 @@ import json
 import pytest
 
 from specdec_lib import catalog
-from specdec_lib.bench.plan import Plan, changed_settings
+from specdec_lib.bench.plan import Plan, changed_settings, check_threads
 from specdec_lib.sampling import Sampling
 from specdec_lib.types import Refusal
 
@@ -67,3 +67,10 @@ def test_what_a_method_needs_includes_what_its_parts_and_its_parameters_name():
     spec = catalog.method_spec("diffusion-draft(weights='diffusion-lm-aligned')@svip")
     assert spec.checkpoint == "diffusion-lm-aligned"
     assert catalog.method_spec("diffusion-draft").checkpoint is None
+
+
+@pytest.mark.parametrize("threads", [0, 10 ** 6])
+def test_one_thread_is_enough_and_none_or_a_million_are_refused(threads):
+    check_threads(1)
+    with pytest.raises(Refusal, match="at least 1"):
+        check_threads(threads)

@@ -31,6 +31,13 @@ def test_decodes_are_read_back_equal_with_their_rounds_in_order(written):
     assert results.read_results(written) == ALL
 
 
+def test_rounds_that_drafted_ahead_in_parallel_keep_what_they_did(tmp_path):
+    ahead = replace(METHOD, outcome=replace(DONE, rows=tuple(row._replace(wall=.75, ahead=2, discarded=1)
+                                                             for row in ROWS)))
+    results.tables([ahead]).write(tmp_path)
+    assert results.read_results(tmp_path) == [ahead]
+
+
 def test_a_run_without_any_round_is_read_back(tmp_path):
     results.tables([PEER]).write(tmp_path)
     assert results.read_results(tmp_path) == [PEER]

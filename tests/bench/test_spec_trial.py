@@ -19,3 +19,7 @@ def test_a_value_that_its_part_refuses_is_refused_without_a_model(spec, why):
 
 def test_every_method_passes_with_its_own_values():
     try_specs(list(map(catalog.method_spec, catalog.methods())), None)
+
+
+def test_a_value_that_some_cost_curve_allows_passes():
+    try_specs([catalog.method_spec("eagle@cost-optimal(shortest=3)")], None)             # up to twice the nodes

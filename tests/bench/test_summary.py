@@ -122,6 +122,13 @@ def test_a_few_long_waits_warn_of_a_busy_machine():
     waits = [one("ar", q, tuple(row(7, 9.0 if i == 5 else 1.0) for i in range(16))) for q in range(8)]
     assert summary.spread_within_decode(waits) == pytest.approx(0.5)
     assert "spread by 50%" in summary.warnings(waits)[0]
+    assert summary.middle_half(range(8, 0, -1)) == (7 - 3) / 4.5
+
+
+def test_only_a_method_that_drafts_ahead_says_how_its_time_was_measured():
+    ahead = row(7)._replace(ahead=4, discarded=1)
+    for rows, said in (([row(7)], None), ([ahead], "in turn"), ([ahead, ahead._replace(wall=1.0)], "in parallel")):
+        assert summary.overlap_measures(rows).get("time") == said
 
 
 def test_a_drafter_that_is_never_right_is_said_aloud():

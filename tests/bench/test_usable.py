@@ -48,7 +48,8 @@ def test_a_target_that_takes_chains_only_runs_the_methods_that_draft_chains():
 
 
 @pytest.mark.parametrize(("part", "why"), [("prompt-lookup", None), ("token-recycling", CHAINS_ONLY),
-                                           ("draft-model", NO_DRAFT), ("recorded", "recording is missing")])
+                                           ("draft-model", NO_DRAFT), ("nothing", None),
+                                           ("recorded", "recording is missing")])
 def test_a_drafter_is_recordable_if_it_can_be_made_and_its_own_run_is_possible(part, why):
     assert why_unrecordable(part, kit(bloom())) == why
 

@@ -9,6 +9,8 @@ from pathlib import Path
 import pytest
 
 from specdec_lib import cli
+from specdec_lib.analysis.run_comparison import MethodInRun
+from specdec_lib.commands.compare import cells
 
 RESULTS = Path(__file__).parents[2] / "data" / "results"
 ONE, TWO = str(RESULTS / "report"), str(RESULTS / "copies")
@@ -55,3 +57,10 @@ def test_one_run_a_damaged_one_and_a_folder_for_the_csv_are_refused(tmp_path, ca
                        ([ONE, TWO, "--out", f"{TWO}/summary.json"], "is a file of the run in")):
         assert cli.run(["compare", *words]) == 2
         assert why in capsys.readouterr().err
+
+
+def test_a_simulated_speed_stands_in_the_last_column_alone():
+    simulated, measured = (cells(MethodInRun("one", "sam", time, 2.0, 9.0, 1.5, None), True)
+                           for time in ("simulated", "in turn"))
+    assert (simulated[3:5], simulated[-1]) == (["", ""], "1.50")
+    assert (measured[3:5], measured[-1]) == (["9.0", "1.50"], "")

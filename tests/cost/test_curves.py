@@ -71,6 +71,8 @@ def test_a_saved_curve_comes_back_equal(tmp_path):
 @pytest.mark.parametrize("text", ["", "{", "[]", "{}", "null", '{"widths": [1], "contexts": [8], "seconds": [[0]]}',
                                   '{"widths": [2, 1], "contexts": [8], "seconds": [[1, 1]]}',
                                   '{"widths": [1, 2], "contexts": [8], "seconds": [[1]]}',
+                                  '{"widths": [1, 2.5], "contexts": [8], "seconds": [[1, 1]]}',
+                                  '{"widths": [1], "contexts": [0, 8], "seconds": [[1], [1]]}',
                                   '{"widths": [1], "contexts": [8], "seconds": [["x"]]}'])
 def test_what_is_no_cost_curve_is_refused_in_a_sentence(tmp_path, text):
     path = tmp_path / "bad.json"

@@ -56,6 +56,11 @@ def test_a_drafter_in_fewer_bits_reads_less_and_multiplies_as_much():
 def test_a_context_adds_its_keys_and_values_to_both_sides():
     assert total_work(layer_matrices(SMOL, 2, 1, 4, 100)) == Work(2 * LAYER + 2 * 100 * 2 * 192,
                                                                   4 * (2 * LAYER + 2 * 100 * 2 * 576))
+    drafters = {"block": {"block": 4, "candidates": 0}, "blocks": {"blocks": [4]}, "chain": {}}
+    near, far = ({name: total_work(draft_matrices(shaped(2, 10), meta, SMOL, 4, context, 1))
+                  for name, meta in drafters.items()} for context in (0, 100))
+    assert [far[name].read - near[name].read for name in drafters] == [2 * 2 * 100 * 192] * 2 + [4 * 2 * 2 * 100 * 192]
+    assert {far[name].products - near[name].products for name in drafters} == {4 * 2 * 2 * 100 * 576}
 
 
 def test_an_exit_drafts_with_the_targets_layers_and_leaves_their_rows_to_it():

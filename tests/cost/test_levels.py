@@ -75,6 +75,7 @@ def test_drafters_stand_in_the_order_of_what_a_step_takes_and_the_target_last():
     assert made.names == ("cheap", "dear", "target")
     assert [cost.alone for cost in made.costs] == [2, 8, 3]
     assert made.alpha[0][2] == pytest.approx(1)
+    assert made.temperature == WARM.temperature > 0
 
 
 def test_measurements_predict_with_both_formulas_and_choose_by_the_programme(tmp_path):

@@ -24,6 +24,7 @@ def test_the_chosen_path_is_drawn_with_its_blocks_and_named():
     quiet, chosen, models = figure.data
     assert list(chosen.x) == [.02, 1.0], "past the middle"
     assert list(chosen.y) == [.02, .4]
+    assert figure.layout.shapes[0].y0 == figure.layout.shapes[0].y1 == 1.0, "plain decoding"
     assert list(quiet.x) == [.02, .2, None, .2, 1.0, None]
     assert list(models.text) == ["small", "middle", "target"]
     assert list(models.textposition) == ["top center"] * 3
@@ -44,6 +45,8 @@ def test_predictions_near_what_was_measured_are_counted():
     assert figure.layout.title.text.startswith("2 of 3 predictions lie within 10%")
     assert list(figure.data[-1].y) == [10.5, 9.2, 20]
     above = next(line for line in figure.data if "above" in line.name)
+    equal = next(line for line in figure.data if line.name == "equal")
+    assert list(equal.x) == list(equal.y)
     assert above.x[0] / above.y[0] == pytest.approx(1.1), "the prediction is a tenth above the measurement"
 
 

@@ -24,3 +24,10 @@ def test_sources_without_an_order_stand_by_their_number_of_tokens():
 def test_words_of_a_short_text_stand_on_the_axis_and_those_of_a_long_one_do_not():
     assert figures.match_lengths([0, 1], words=["the", "cat"]).layout.xaxis.ticktext == ("the", "cat")
     assert figures.match_lengths([0] * 25, words=["the"] * 25).layout.xaxis.ticktext is None
+
+
+def test_a_signal_counts_where_drafting_stopped_and_the_target_has_its_own_colour():
+    stopped, quiet = (figures.signal([1.0, 2.0, 3.0], stops=stops).layout.title.text for stops in ((1,), ()))
+    assert (stopped, quiet) == ("Drafting stops at 1 of 3 tokens", "The entropy along the output")
+    found, _ = looks(["a", "a", ""])
+    assert found["target"][0] == figures.PALETTE["target"] != found["a"][0]

@@ -8,6 +8,7 @@ import pytest
 from specdec_lib.analysis.block_settings import (
     SHIPPED,
     BlockRuns,
+    gate_rows,
     load_block_runs,
     marks,
     neighbours_of_wrong_slots,
@@ -51,6 +52,7 @@ def test_totals_are_those_of_the_decodes_and_examples_keep_their_rounds(made):
     strict = runs.rounds("a", runs.nearest(4, 1, 9.0))
     assert [token for _, emitted in strict for token in emitted] == list(run_of(world, "ar", SPELT[0]).output)
     assert runs.beam("sentences")["word error rate"] > 0
+    assert runs.beam("sentences")["tokens per forward"] > 0
 
 
 def test_marks_name_accepted_own_and_rejected_tokens():
@@ -74,6 +76,11 @@ def test_in_the_shipped_runs_the_strict_gate_has_greedy_decodings_errors_and_a_l
         for one in runs.settings[1:]:
             if one.beta == 1:
                 assert runs.by_setting[one][kind]["edits"] == runs.by_setting[None][kind]["edits"]
+        rows = gate_rows(runs, kind, 10)
+        assert rows["greedy"] == {name: "" if value is None else round(value, 3)
+                                  for name, value in runs.rates(None, kind).items()}
+        assert {"strict (beta 1)", "beta 5, 3 nats (lossy)"} < set(rows)
+        assert rows["greedy"]["tokens per forward"] == 1
         for k in (5, 10, 25):
             strict, loose = (runs.rates(runs.nearest(k, *rule), kind)["tokens per forward"]
                              for rule in ((1, 1.0), (5, 3.0)))

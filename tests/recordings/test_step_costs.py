@@ -1,6 +1,7 @@
 """Costs of recorded drafters in plain forwards: the clock of a recording is set by layers whose cost is counted."""
 
 from dataclasses import replace
+from statistics import median
 
 import pytest
 
@@ -31,3 +32,4 @@ def test_without_the_clock_seconds_are_those_of_the_machine_that_is_asked_about(
         one, seconds={name: took for name, took in one.seconds.items() if name != CLOCK})
     costs = step_costs(other, 2.0)
     assert costs["eagle"] == pytest.approx(2 * step_costs(other, 4.0)["eagle"])
+    assert costs["eagle"] == pytest.approx(median(other.seconds["eagle"][8]) / 8 / 2.0)

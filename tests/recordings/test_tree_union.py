@@ -1,6 +1,6 @@
 """A forest holds the nodes of every tree, once, best first."""
 
-from specdec_lib.recordings.tree_union import best_first, union_tree
+from specdec_lib.recordings.tree_union import Until, best_first, union_tree
 from specdec_lib.scores import TokenStats
 from specdec_lib.types import ROOT, Budget, Draft
 
@@ -41,6 +41,10 @@ def test_every_width_is_asked_the_largest_budget_first_and_no_level_that_changes
 
     assert union_tree(chain, Budget(5, 2, 7)).tokens == (0, 1)
     assert asked == [(5, 5, 2, 7), (1, 5, 2, 7), (5, 5, 1, 5), (1, 5, 1, 5)]
+
+
+def test_a_level_is_the_last_one_once_a_trail_reaches_it():
+    assert [Until(2)((SEEN,) * length) for length in range(4)] == [False, False, True, True]
 
 
 def test_nothing_drafted_is_an_empty_forest():

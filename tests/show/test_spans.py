@@ -7,6 +7,7 @@ from specdec_lib.analysis.respec_replay import ReplayedSetting
 from specdec_lib.how.match import Match
 from specdec_lib.loop import decode
 from specdec_lib.models.table import Table
+from specdec_lib.show.spans import WIDE, _along
 from specdec_lib.trees import deterministic_chain, deterministic_tree
 from specdec_lib.types import Budget, Draft
 
@@ -87,3 +88,10 @@ def test_the_legend_lists_what_the_answer_holds():
     assert found == {"plain": ["the target's own"], "copied": ["copied", "the target's own", "rejected"],
                      "drafted": ["model-drafted", "the target's own", "rejected", "more rejected"],
                      "right": ["model-drafted", "the target's own"]}
+
+
+def test_a_value_lies_on_the_line_where_it_lies_in_its_range():
+    low, middle, high, beyond = (_along(value, 2.0, 4.0) for value in (2.0, 3.0, 4.0, 9.0))
+    assert (low, high) == (10, WIDE - 10)
+    assert middle == (low + high) / 2
+    assert beyond == high

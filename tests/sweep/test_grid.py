@@ -2,8 +2,9 @@
 
 import pytest
 
+from specdec_lib import catalog
 from specdec_lib.sweep.grid import read_grid
-from specdec_lib.sweep.specs import swept_specs
+from specdec_lib.sweep.specs import swept_specs, whole_parameters
 from specdec_lib.sweep.yaml_lines import read_yaml
 from specdec_lib.types import Refusal
 
@@ -59,7 +60,7 @@ def test_a_name_alone_is_an_axis_of_one_and_defaults_are_filled_in(tmp_path):
     ("  - method: sam\n    parameters:\n      depth: [2, 2]\n", 6, "2 stands twice"),
     ("  - method: sam(depth=2)\n    parameters:\n      depth: 3\n", 6, "already sets depth"),
     ("  - method: sam\n    parameters: {svip.h: 0.1}\n", 5, "which sam does not name behind an @"),
-    ("  - method: sam\n    params: {}\n", 5, "no key 'params'"),
+    ("  - method: sam\n    params: {}\n", 5, "no key 'params' here; there are method"),
     ("  - 5\n", 4, "methods.1")])
 def test_a_mistake_is_named_with_its_line(more, line, word, tmp_path):
     said = refused(tmp_path, HEAD + more)
@@ -121,3 +122,10 @@ def test_parameters_are_combined_and_those_of_a_part_have_its_name(tmp_path):
     assert [str(one.spec) for one in found] == ["ar"] + [f"draft-model(depth={k})@svip(h={h})" for k in (1, 2)
                                                          for h in (.1, .2)]
     assert found[2].named == {"depth": 1, "svip.h": .2}
+
+
+def test_a_whole_number_for_a_real_one_is_the_same_setting():
+    one, same, other = (whole_parameters(catalog.method_spec(f"eagle@svip(h={h})")) for h in ("1", "1.0", "2"))
+    assert one == same != other
+    assert isinstance(one["svip.h"], float)
+    assert isinstance(whole_parameters(catalog.method_spec("eagle"))["depth"], int)
