@@ -53,9 +53,9 @@ def ablation_step(spec: str) -> str:
 
 
 def ablation_steps(methods: Iterable[str]) -> dict[str, str]:
-    """Step -> spec, in order, for the steps among these methods; the first spec of a step counts."""
+    """Step -> spec, in order, for the steps among these methods; a spec of `METHODS` counts, else the first."""
     found: dict[str, str] = {}
-    for spec in methods:
+    for spec in sorted(methods, key=lambda spec: f",{spec}," not in f",{METHODS},"):
         found.setdefault(ablation_step(spec), spec)
     return {name: found[name] for name in ORDER if name in found}
 

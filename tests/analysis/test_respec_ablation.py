@@ -61,6 +61,8 @@ def test_a_spec_with_another_policy_is_no_step_and_one_with_parameters_is():
     assert respec_ablation.ablation_steps(["sam+eagle2+trigger(theta=1.5,match=1)"]) == {}
     found = respec_ablation.ablation_steps(["respec", "respec(theta=1.0)", "respec(theta=2.0)", "sam+token-recycling"])
     assert found == {respec_ablation.CANDIDATES: "respec(theta=1.0)", respec_ablation.COUNTS: "respec"}
+    found = respec_ablation.ablation_steps(["respec-relaxed(margin=0.9)", "respec-relaxed"])
+    assert found == {respec_ablation.RELAXATION: "respec-relaxed"}, "the ablation's own method before others"
 
 
 def test_each_step_is_compared_with_the_one_before_and_missing_ones_are_skipped():
