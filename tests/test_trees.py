@@ -1,6 +1,7 @@
 """Draft trees: grown, merged, and walked by rules that share how paths are found and chosen."""
 
 import math
+from types import SimpleNamespace
 
 import pytest
 import torch
@@ -16,11 +17,13 @@ from specdec_lib.trees import (
     likeliest,
     longest_path,
     merged,
+    offered,
     passing_paths,
     path_logprob,
+    readable,
     wide_enough,
 )
-from specdec_lib.types import ROOT, Budget, Draft, Refusal
+from specdec_lib.types import ROOT, Budget, Draft, Refusal, Verdict
 from tests.worlds import DRAFT, PROMPT, WARM
 
 TREE = Draft((5, 6, 7, 8, 9), (ROOT, ROOT, 0, 1, 2))          # 5-7-9 and 6-8
@@ -148,3 +151,15 @@ def test_a_tree_is_as_wide_as_asked_or_as_its_levels_need():
     assert wide_enough(4, 0, 12) == 12
     with pytest.raises(Refusal, match="width >= 1"):
         wide_enough(0, 5, 12)
+
+
+@pytest.mark.parametrize(("path", "tokens", "depths"), [((), (1,), 1), ((0,), (5, 1), 2), ((0,), (5,), 1),
+                                                        ((0, 2, 4), (5, 7, 9, 1), 3)])
+def test_a_depth_was_offered_where_the_target_chose_another_token_and_not_where_the_loop_cut(path, tokens, depths):
+    assert offered(SimpleNamespace(draft=TREE, verdict=Verdict(path, tokens))) == depths
+
+
+@pytest.mark.parametrize(("context", "depth"), [(None, 6), (9, 6), (8, 6), (7, 5), (2, 0), (1, 0)])
+def test_a_draft_is_no_longer_than_the_drafters_context_reads(context, depth):
+    """Of three tokens of text and six drafted ones, the last forward reads eight."""
+    assert readable(Budget(6), context, begin((1, 2, 3), 20)).depth == depth

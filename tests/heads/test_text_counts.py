@@ -43,6 +43,9 @@ def test_a_long_text_and_large_tokens_find_room():
     assert counts.bonus((7,), (big, 7)) == pytest.approx([3 * by_formula((*text, 7), big), 0])
     counts.read((1, 2, 1))
     assert counts.chances((), (2, 7)) == [0.5, 0.0]
+    small = TextCounts(1.0)
+    small.read((7, 9) * ROOM)
+    assert small.chances((), (7,)) == pytest.approx([by_formula((7, 9) * ROOM, 7)])
 
 
 def test_what_followed_long_ago_is_forgotten():

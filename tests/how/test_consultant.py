@@ -10,7 +10,7 @@ from specdec_lib import catalog
 from specdec_lib.cards import TokenizerFacts
 from specdec_lib.dice import Dice
 from specdec_lib.exact import every_outcome
-from specdec_lib.how.consultant import Consultant, carried_surprise, make, surprises
+from specdec_lib.how.consultant import Consultant, carried_surprise, make, surprises, target_choice
 from specdec_lib.loop import begin, decode, step
 from specdec_lib.models.table import Table
 from specdec_lib.sampling import Sampling
@@ -206,6 +206,10 @@ def test_a_spared_token_is_drawn_by_the_random_number_that_would_have_replaced_i
         return Consultant(FREE)(session, what(session, Fixed(1)(session, dice), dice), scores(ROW, ROW), dice).tokens[0]
 
     assert every_outcome(once) == pytest.approx(dict(enumerate(ROW)))
+    session, rows = begin((9,), 9, sampling=WARM), scores(ROW, ROW, ROW)
+    for dice in map(Dice, range(9)):               # on a chain the number is the position's, as in plain decoding
+        own = dice.at(2).choose(rows.distribution(1, WARM))
+        assert target_choice(session, chained(BEST, BEST), rows, dice, 0) == own
 
 
 def test_in_a_tree_each_path_has_its_own_running_surprise_and_the_longest_wins():

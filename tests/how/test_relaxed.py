@@ -265,3 +265,4 @@ def test_the_sessions_own_temperature_decides_how_near_is_near():
 def test_parameters_that_mean_nothing_are_refused(wrong):
     with pytest.raises(Refusal):
         make(kit(), **wrong)
+    assert make(kit(), most=0).guards.most == 0, "no exchange is a choice"

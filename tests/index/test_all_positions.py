@@ -40,7 +40,7 @@ def test_only_the_newest_positions_are_compared():
 
 
 def test_match_lengths_are_counted_up_to_a_limit():
-    assert found((1,) * 200, 1, most=1) == [TextPosition(199, DEEPEST)]
+    assert found((1,) * 200, 1, most=1) == [TextPosition(199, 64)]
 
 
 def test_a_query_may_be_longer_than_the_text_or_the_indexed_ngrams():

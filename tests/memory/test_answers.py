@@ -82,6 +82,7 @@ def test_the_tokens_read_in_stay_within_three_times_those_added():
 def test_a_store_for_less_than_two_tokens_is_refused():
     with pytest.raises(Refusal, match="at least 2"):
         AnswerStore(1)
+    assert filled([1], most=2).size == 2
 
 
 @pytest.fixture
@@ -103,6 +104,7 @@ def test_corpus_and_answers_are_searched_as_one_and_the_longer_match_wins(built)
 def test_the_store_persists_across_kits_and_grows_once_per_decode():
     kit = Kit(None)
     assert earlier_answers(kit).size == 0
+    assert not earlier_answers(kit).prompts, "only answers, unless asked for"
     earlier_answers(kit).finish(Session((1, 2, 3), 0, 0))
     later = replace(kit, indexes={})
     assert earlier_answers(later).size == 4

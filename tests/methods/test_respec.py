@@ -76,6 +76,9 @@ def test_sizes_come_from_the_cost_curve_and_the_heads_tree_has_a_stop_rule():
     when = catalog.build("respec", replace(network_kit(None), nodes=6)).when
     assert when.retrieve == Budget.of("feedback-retrieval", 24, 8, 24)
     assert when.model == stop_when_unlikely(Budget.of("eagle2", 5, 4, 12), 0.25)
+    when = catalog.build("respec+token-recycling", replace(kit(None), nodes=6)).when
+    assert when.retrieve == Budget.of("feedback-retrieval", 24, 8, 24)
+    assert when.model == Budget.of("token-recycling", 6, 8, 6)
 
 
 def test_the_relaxed_form_takes_the_parameters_of_either_rule():

@@ -11,7 +11,7 @@ from specdec_lib.how.match import Match
 from specdec_lib.how.rejection import Rejection
 from specdec_lib.loop import begin, decode
 from specdec_lib.models.table import Table
-from specdec_lib.schedules.overlap import UNSEEN, Flight, Overlap, WithoutLastRows, verify
+from specdec_lib.schedules.overlap import UNSEEN, Flight, Overlap, WithoutLastRows, first_tokens, verify
 from specdec_lib.schedules.traces import guided_trace
 from specdec_lib.trees import deterministic_chain
 from specdec_lib.types import NO_DICE, ROOT, Budget, Draft, Method, Verdict
@@ -240,6 +240,12 @@ def test_a_first_token_of_the_drafter_beside_the_guides_must_be_tested_without_i
     monkeypatch.setattr(overlap, "first_tokens", whole_q)
     made = method(1, DRAFT, guide=told(2, 0), reach=2)
     assert distance(every_outcome(lambda dice: run(made, dice)), true_law()) > 1e-3
+
+
+def test_it_is_tested_as_drawn_from_what_the_guide_left_of_q():
+    q = UNIFORM((), Draft()).distribution(0, WARM)
+    head, = first_tokens(deterministic_chain((2,)), ROOT, Draft((0,), (ROOT,), (q,))).q
+    assert [head.probability(token) for token in range(3)] == pytest.approx([.5, .5, 0])
 
 
 def test_the_new_draft_goes_on_below_tokens_that_the_guide_brought():

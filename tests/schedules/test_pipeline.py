@@ -147,6 +147,7 @@ def test_a_perfect_exit_loses_nothing_and_each_round_tops_the_flight_up():
     assert all(round.verdict.path == (0,) for round in session.rounds)
     # one was drawn with the prompt; three more enter at once, then one a round until the last has been drawn
     assert [round.ahead.tokens for round in session.rounds] == [3, 1, 1, 1, 1, 1, 0, 0, 0]
+    assert [round.ahead.branches for round in session.rounds] == [1] * 6 + [0] * 3
     assert sum(round.ahead.discarded for round in session.rounds) == 0
     assert model.fed == len(PROMPT) + 8, "the last token of the text enters no stage"
     assert (target.fed, target.forwards) == (0, 1 + 9), "one row a round through the layers above"

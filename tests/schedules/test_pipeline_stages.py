@@ -27,8 +27,10 @@ def test_a_stage_beside_the_other_writes_what_it_writes_in_turn(kind):
         here, there = (replace(WORLD, target=WORLD.target.fresh()) for _ in range(2))
         *_, inline = decode(PROMPT, here.target, *catalog.build(f"ppsd(ahead={ahead})", here), max_new_tokens=24,
                             sampling=WARM, dice=Dice(seed))
+        start = time.perf_counter()
         *_, beside = decode(PROMPT, there.target, *catalog.build(f"ppsd(ahead={ahead},workers='{kind}')", there),
                             max_new_tokens=24, sampling=WARM, dice=Dice(seed))
+        assert sum(one.seconds.whole for one in beside.rounds) <= time.perf_counter() - start
         assert beside.output == inline.output
         assert [(one.verdict, one.ahead) for one in beside.rounds] == [(one.verdict, one.ahead)
                                                                       for one in inline.rounds]

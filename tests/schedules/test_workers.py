@@ -80,7 +80,8 @@ def test_a_process_is_another_one_with_its_own_core_and_one_thread():
 
 
 def test_restrictions_that_close_in_any_order_give_back_what_the_first_one_found():
-    before, threads = cores_here(), torch.get_num_threads()
+    before, kept = cores_here(), torch.get_num_threads()
+    torch.set_num_threads(threads := len(before) + 1)          # more than cores: they are given back as they were
     some = split_cores(before)[0]
     one, two = computing_on(some), computing_on(some)
     one.__enter__()
@@ -89,6 +90,7 @@ def test_restrictions_that_close_in_any_order_give_back_what_the_first_one_found
     assert cores_here() == some                    # the second one is still in force
     two.__exit__(None, None, None)
     assert (cores_here(), torch.get_num_threads()) == (before, threads)
+    torch.set_num_threads(kept)
 
 
 def decode_with(what, kill: str = "", by: int = signal.SIGKILL) -> None:

@@ -164,6 +164,7 @@ def test_the_default_query_falls_back_by_one_token_and_the_budgets_query_does_no
     one = (2, 10, 11, 3, 1, 2)
     assert draft(one) == Draft()
     assert draft(one, Budget(8, 8, 8, notes={"query": 1})).tokens[0] == 10
+    assert draft(one, query=2).tokens[0] == 10
 
 
 def test_the_current_position_is_never_copied():
@@ -242,6 +243,9 @@ def test_corpus_candidates_come_last_and_are_scored_by_corpus_position(tmp_path)
     assert [key for key, _, _ in alone.notes[NAME]] == [-3]
     both = [one.key < 0 for one in part.candidates(session_of(PROMPT))]
     assert both == [False, False, True]
+    build_store(tmp_path / "twice", [(1, 2, 3, 24), (1, 2, 3, 25)])
+    part = made(Kit(None, store=str(tmp_path / "twice")))
+    assert [one.start for one in part.candidates(session_of((7, 1, 2, 3)))] == [8, 3], "the most recent one first"
 
 
 def test_with_remember_earlier_answers_are_searched_like_a_corpus():

@@ -147,3 +147,7 @@ def test_more_chains_raise_the_accepted_length_and_greedy_self_selection_equals_
 def test_an_impossible_parameter_is_refused(values, words):
     with pytest.raises(Refusal, match=words):
         world().part("sampled-chains", **values)
+
+
+def test_at_the_drafts_temperature_0_all_chains_are_the_best_one():
+    assert SampledChains(Slots(), 0.0, best=False)(begin((0,), 9), Budget(3, 4), NO_DICE).tokens == (7, 4, 1)

@@ -21,6 +21,7 @@ def test_it_stops_at_an_uncertain_row_after_the_first(trail, stops):
 def test_the_drawn_token_decides_nothing():
     unlikely = TokenStats(.01, .9, .05, .1)
     assert not UncertainAfterFirst(.3)((SURE, unlikely))
+    assert not UncertainAfterFirst(.5)((SURE, SURE)), "as likely as epsilon is likely enough"
 
 
 def test_length_width_and_rule_come_together():

@@ -117,6 +117,7 @@ def test_the_length_depends_on_the_session_alone():
 
 
 def test_costs_and_limits_come_from_the_kit():
+    assert [StraightLine(.5)(width) for width in (1, 2, 4)] == [1, 1.5, 2.5]
     assert CARD.make(kit(nodes=5)) == CostOptimal(StraightLine(.03), 10)
     assert CARD.make(kit(cost=CURVE), longest=3).seconds is CURVE
 

@@ -42,6 +42,7 @@ def test_one_slow_round_does_not_decide_and_old_ones_do_not_count():
 def test_numbers_that_cannot_be_are_refused(values):
     with pytest.raises(Refusal, match="forwards must"):
         DraftForwards(**values)
+    assert DraftForwards(3, retrieved=0)(past(), NO_DICE).depth == 3
 
 
 def test_the_forwards_are_those_of_the_draft_that_the_rounds_seconds_made():

@@ -138,3 +138,8 @@ def test_an_impossible_parameter_is_refused(wrong):
         oracle(**wrong)
     with pytest.raises(Refusal, match="cost curve"):
         replace(oracle(), rule="quickest", seconds=None)
+
+
+def test_without_a_curve_a_further_token_costs_the_kits_price():
+    seconds = CARD.make(Kit(None, price=.5, recording=by_hand(), parts=catalog.make_part), drafter="hand").seconds
+    assert [seconds(width) for width in (1, 2, 4)] == [1, 1.5, 2.5]

@@ -48,6 +48,7 @@ def test_several_branches_side_by_side_take_a_forward_for_each_level(by_level, l
 def test_lengths_that_cannot_be_are_refused(values):
     with pytest.raises(Refusal, match="first <= longest"):
         SpeedRatio(**values)
+    assert SpeedRatio(first=1)(past(), NO_DICE).depth == 1
 
 
 def test_tokens_that_were_drafted_before_the_forward_count_as_well():
