@@ -82,6 +82,8 @@ def read_object(path: Path) -> dict:
     refuse_special(path)
     try:
         found = json.loads(path.read_text(encoding="utf-8"))
+    except FileNotFoundError:
+        raise Refusal(f"{path} is not there") from None
     except (OSError, ValueError, RecursionError):
         found = None
     if not isinstance(found, dict):

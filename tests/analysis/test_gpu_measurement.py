@@ -85,7 +85,7 @@ def test_predictions_pay_for_the_width_and_a_language_model_for_its_own_forward(
 
 def test_a_missing_file_is_refused(folder):
     (folder / "shapes.json").unlink()
-    with pytest.raises(Refusal, match="is damaged"):
+    with pytest.raises(Refusal, match="is not there"):
         load_gpu(folder)
 
 
