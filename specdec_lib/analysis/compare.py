@@ -77,7 +77,7 @@ def parts_sentence(system: str, parts: Mapping[str, Comparison], base: str, ever
     verdicts = {one.verdict for one in parts.values()}
     which = "Every" if verdicts == {"faster"} else "Not every" if "faster" in verdicts else "No"
     pays = "pays" if verdicts <= {"faster", "slower"} else "is shown to pay"
-    return (f"{which} part of {system} {pays} compared with {base}{' in this run' * (len(parts) < every)}:"
+    return (f"{which} part of {system}{' that this run holds' * (len(parts) < every)} {pays} compared with {base}:"
             f" {'; '.join(told)}.")
 
 

@@ -179,8 +179,9 @@ def test_a_kept_run_is_read_and_without_one_words_are_checked_before_anything_is
 def test_the_conclusion_names_the_parts_that_gain_and_cost_and_sets_relaxed_respec_beside_its_claims():
     trigger = decodes("sam+eagle2+trigger", row("feedback-retrieval", 3, 1.0))           # twice as fast as BOTH
     parts, rivals, where = respec_ablation.conclusion_sentences(report(PLAIN, HEAD, BOTH, trigger, ALL, SLOW))
-    assert parts == ("Not every part of ReSpec pays compared with the step before in this run: the entropy trigger,"
-                     " 2.00 times (2.00 to 2.00), gains; relaxed verification, 0.12 times (0.12 to 0.12), costs speed.")
+    assert parts == ("Not every part of ReSpec that this run holds pays compared with the step before: the entropy "
+                     "trigger, 2.00 times (2.00 to 2.00), gains; relaxed verification, 0.12 times (0.12 to 0.12), "
+                     "costs speed.")
     assert rivals == ("Relaxed ReSpec, lossy, is 0.50 times (0.50 to 0.50) as fast as EAGLE-2 and 0.25 times (0.25 to "
                       "0.25) as fast as SAM-Decoding; the paper claims more than 1.33 and 1.25.")
     assert where == "Measured on 5 prompts (tiny)."
@@ -197,8 +198,8 @@ def test_parts_that_are_not_told_apart_are_not_said_to_cost_and_few_prompts_have
     assert said(unsure, fast).endswith("gains; part 0, 1.00 times (0.90 to 1.10), is not told apart.")
     assert said(fast, unsure).startswith("Not every part of X is shown to pay")
     assert said(slow, slow).startswith("No part of X pays compared with Y:")
-    assert said((2.0, None)) == ("No part of X is shown to pay compared with Y in this run: part 0, 2.00 times, no "
-                                 "interval: fewer than five prompts.")
+    assert said((2.0, None)) == ("No part of X that this run holds is shown to pay compared with Y: part 0, 2.00 "
+                                 "times, no interval: fewer than five prompts.")
 
 
 def test_without_parts_rivals_or_relaxation_the_conclusion_says_less():
