@@ -110,10 +110,20 @@ def matched_gains(run: CanvasRun, kind: str, base: str = "parallel") -> list[Mat
     return out
 
 
+def budgets_beside_filling(run: CanvasRun, kind: str) -> list[int]:
+    """The budgets of a kind of method, rising; Refusal where none is also one of filling alone, on known answers."""
+    if not matched_gains(run, kind):
+        raise Refusal(f"this run has no {kind}(forwards=F) beside parallel(forwards=F) on tasks with answers: make one "
+                      f"with `specdec canvas --world sudoku --methods 'parallel(forwards=8),{kind}(forwards=8)'`")
+    return sorted(spec_values(one)["forwards"] for one in run.methods
+                  if kind_of(one) == kind and "forwards" in spec_values(one))
+
+
 def correction_rows(run: CanvasRun, kind: str) -> dict[str, dict[str, int]]:
     """Budget, rising -> tokens replaced on all tasks, by what they were and became, and the net of corrections."""
     found: dict[int, Mapping[str, int]] = {spec_values(method)["forwards"]: entry["corrections"] for method, entry
-                                           in run.summary["methods"].items() if kind_of(method) == kind}
+                                           in run.summary["methods"].items()
+                                           if kind_of(method) == kind and "forwards" in spec_values(method)}
     return {f"{forwards} forwards": {"wrong to right": told["to_right"], "right to wrong": told["to_wrong"],
                                      "wrong to wrong": told["still_wrong"], "net": told["to_right"] - told["to_wrong"]}
             for forwards, told in sorted(found.items())}

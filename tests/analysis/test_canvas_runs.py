@@ -57,6 +57,15 @@ def test_methods_are_compared_at_the_forwards_that_both_have():
     assert canvas_runs.matched_gains(found, "tolerator") == [many]
 
 
+def test_budgets_are_those_of_one_kind_where_it_stands_beside_filling():
+    found = run(parallel_4=(0,), tolerator_4=(0,), tolerator_8=(0,), parallel_16=(0,))
+    plain = {one.replace("parallel(forwards=16)", "stepwise"): found.summary["methods"][one] for one in found.methods}
+    found = replace(found, summary={**found.summary, "methods": plain})
+    assert canvas_runs.budgets_beside_filling(found, "tolerator") == [4, 8]
+    with pytest.raises(Refusal, match=r"no vote\(forwards=F\) beside parallel"):
+        canvas_runs.budgets_beside_filling(found, "vote")
+
+
 def test_a_kind_is_the_spec_without_its_budget():
     assert canvas_runs.kind_of("vote(forwards=8, runs=2)") == canvas_runs.kind_of("vote(runs=2)") == "vote(runs=2)"
     assert canvas_runs.kind_of("tolerator(forwards=8)") == "tolerator"
