@@ -208,7 +208,9 @@ def build(spec: MethodSpec | str, kit: Kit) -> Method:
     kit = replace(kit, drafter=next((part for part in card.parts if part in parts()["what"]), ""))
     method = _make(card, kit, spec.method.values)
     made = {room: _make(other, kit, spec.replaced[room].values) for room, other in others.items()}
-    return method._replace(**made)
+    method = method._replace(**made)
+    getattr(method.what, "refuse_strangers", lambda when: None)(method.when)
+    return method
 
 
 def replacing_cards(spec: MethodSpec) -> dict[str, Card]:

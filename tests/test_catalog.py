@@ -6,6 +6,7 @@ import sys
 import pytest
 
 from specdec_lib import catalog, cli, what
+from specdec_lib.bench.spec_trial import try_specs
 from specdec_lib.cards import Card, Kit
 from specdec_lib.how.match import Match
 from specdec_lib.how.relaxed import Relaxed
@@ -69,6 +70,12 @@ def test_what_a_card_leaves_to_remember_is_told_by_the_spec():
 def test_impossible_sizes_of_a_draft_are_refused_before_the_first_round(spec):
     with pytest.raises(Refusal, match="depth >= 0, width >= 1 and nodes >= 0"):
         catalog.build(spec, network_kit())
+
+
+@pytest.mark.parametrize("spec", ["respec@match-length", "sam+eagle2@coin(model='x')", "respec@one-source(source='x')"])
+def test_a_policy_that_names_a_drafter_of_another_method_is_refused_before_anything_is_loaded(spec):
+    with pytest.raises(Refusal, match="the budget names the drafter .* one of these"):
+        try_specs([catalog.method_spec(spec)], None)
 
 
 def test_commas_inside_brackets_do_not_split_a_list():

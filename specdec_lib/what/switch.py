@@ -11,7 +11,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 
 from specdec_lib.cards import Card, Kit
-from specdec_lib.types import Budget, Draft, RandomNumbers, Refusal, Session, What
+from specdec_lib.types import Budget, Draft, RandomNumbers, Refusal, Session, What, When
 
 
 @dataclass(frozen=True)
@@ -27,11 +27,18 @@ class Switch:
                 return draft
         return Draft()
 
+    def refuse_strangers(self, when: When) -> None:
+        """Refuses a policy whose budgets name a drafter that is not here."""
+        for budget in vars(when).values():
+            if isinstance(budget, Budget):
+                list(self.in_order(budget))
+
     def in_order(self, budget: Budget) -> Iterator[tuple[str, Budget]]:
         """The budget's sources, then the other drafters with the last source's budget; Refusal for unknown names."""
         for name, _ in budget.sources:
             if name not in self.drafters:
-                raise Refusal(f"the budget names {name!r}; this switch has {', '.join(self.drafters)}")
+                raise Refusal(f"the budget names the drafter {name!r}, and this method has {', '.join(self.drafters)}:"
+                              " let the policy name one of these, or leave it out")
         yield from budget.sources
         last = budget.sources[-1][1] if budget.sources else budget
         named = {name for name, _ in budget.sources}

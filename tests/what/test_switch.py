@@ -56,5 +56,5 @@ def test_a_drafter_after_a_nonempty_draft_is_not_called():
 
 
 def test_an_unknown_drafter_is_refused():
-    with pytest.raises(Refusal, match="names 'x'"):
+    with pytest.raises(Refusal, match="names the drafter 'x'"):
         drafted({"a": proposing(1)}, "x")
