@@ -78,6 +78,14 @@ def test_a_policy_that_names_a_drafter_of_another_method_is_refused_before_anyth
         try_specs([catalog.method_spec(spec)], None)
 
 
+@pytest.mark.parametrize("spec", [
+    "block-diffusion(block=129)", "ddtree(block=129)", "diffusion-draft(depth=65)", "diffuspec(block=2147483647)",
+    "specdiff(depth=65)", "specdiff2(depth=65)", "specdiff2(chains=2147483647)"])
+def test_a_draft_that_no_context_holds_is_refused_before_the_first_round(spec):
+    with pytest.raises(Refusal, match="the target's context of 128|draft fewer than 64|from 1 to 1,000"):
+        catalog.build(spec, network_kit())
+
+
 def test_commas_inside_brackets_do_not_split_a_list():
     assert split_specs("ar, sam(a=1,b=2),x") == ["ar", "sam(a=1,b=2)", "x"]
 

@@ -53,6 +53,8 @@ class BlockHead:
         self.block = meta["block"] if block is None else block            # trained for meta["block"]
         if self.block < 1:
             raise Refusal(f"a block has at least one slot, got {self.block}")
+        if target.context is not None and self.block > target.context:
+            raise Refusal(f"a block of {self.block} slots does not fit into the target's context of {target.context}")
         tap_levels(target, meta["taps"])
         self.levels = tuple(meta["taps"])
         self.target, self.shape = target, target.shape

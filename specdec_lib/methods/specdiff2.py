@@ -10,9 +10,10 @@ round.
 from __future__ import annotations
 
 from specdec_lib.cards import Card, Kit, naming
-from specdec_lib.types import Method
+from specdec_lib.types import Method, Refusal
 
 ALIGNED = "diffusion-lm-aligned"
+MOST = 1000                                        # chains
 
 
 def make(kit: Kit, depth: int = 4, chains: int = 4, nodes: int | None = None, temperature: float = 1.0,
@@ -22,6 +23,8 @@ def make(kit: Kit, depth: int = 4, chains: int = 4, nodes: int | None = None, te
     `weights` names the checkpoint that drafts; None means diffusion-lm-aligned, or diffusion-lm if that is missing or
     if diffusion-lm is a pretrained model.
     """
+    if not 1 <= chains <= MOST:
+        raise Refusal(f"chains are drawn one by one, from 1 to {MOST:,}, got {chains}")
     nodes = kit.nodes if nodes is None else nodes
     weights = drafter(kit) if weights is None else weights
     settings = {"block": max(1, depth), "window": window, "weights": weights}

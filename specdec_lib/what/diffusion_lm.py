@@ -72,9 +72,10 @@ def make(kit: Kit, steps: int = 1, block: int = 1, window: int | None = None, we
     if weights not in kit.checkpoints:
         raise Refusal(f"the checkpoint {weights} is missing: `specdec train {weights}` makes it")
     given = kit.checkpoints[weights]
-    if isinstance(given, Pretrained):
-        return Diffusion(given.head(window), steps, block)
-    return Diffusion(diffusion_lm(given, shared_weights(kit.target), window), steps, block)
+    pretrained = isinstance(given, Pretrained)
+    head = given.head(window) if pretrained else diffusion_lm(given, shared_weights(kit.target), window)
+    head.unseen(0, block)                          # refuses a block without room now
+    return Diffusion(head, steps, block)
 
 
 CARD = Card(NAME, idea="a small diffusion model drafts a block in one forward",

@@ -77,7 +77,9 @@ def make(kit: Kit, steps: int = 2, block: int = 1, settings: Mapping | None = No
     """`settings` are parameters of the diffusion-lm whose network is used, such as its window."""
     if steps < 1 or block < 1:
         raise Refusal(f"block and steps must be at least 1, got {block} and {steps}")
-    return MultistepDiffusion(kit.part("diffusion-lm", **(settings or {})).head, steps, block)
+    head = kit.part("diffusion-lm", **(settings or {})).head
+    head.unseen(0, block)                          # refuses a block without room now
+    return MultistepDiffusion(head, steps, block)
 
 
 CARD = Card(NAME, idea="fill a block in several steps, draw and test the tokens of the last one",
