@@ -21,6 +21,8 @@ from specdec_lib.cost.lengths import best_length
 from specdec_lib.trees import offered
 from specdec_lib.types import Budget, RandomNumbers, Refusal, Round, Session
 
+MOST = 10_000                                      # tokens: every round compares all lengths
+
 
 @dataclass(frozen=True)
 class StraightLine:
@@ -66,8 +68,9 @@ class CostOptimal:
     fade: float = 1.0                              # 1 = early rounds count as much as late ones
 
     def __post_init__(self):
-        if not 0 <= self.shortest <= self.longest:
-            raise Refusal(f"lengths must satisfy 0 <= shortest <= longest, got {self.shortest} and {self.longest}")
+        if not 0 <= self.shortest <= self.longest <= MOST:
+            raise Refusal(f"lengths must satisfy 0 <= shortest <= longest <= {MOST:,}, got {self.shortest} and"
+                          f" {self.longest}")
         if self.per_token < 0 or self.per_block < 0:
             raise Refusal("per_token and per_block must be 0 or more plain forwards, "
                           f"got {self.per_token} and {self.per_block}")

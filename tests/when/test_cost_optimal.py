@@ -122,8 +122,8 @@ def test_costs_and_limits_come_from_the_kit():
     assert CARD.make(kit(cost=CURVE), longest=3).seconds is CURVE
 
 
-@pytest.mark.parametrize("wrong", [{"shortest": -1}, {"shortest": 7}, {"per_token": -1}, {"per_block": -1},
-                                   {"prior": 1.1}, {"weight": 0}, {"fade": 0}], ids=str)
+@pytest.mark.parametrize("wrong", [{"shortest": -1}, {"shortest": 7}, {"longest": 10_001}, {"per_token": -1},
+                                   {"per_block": -1}, {"prior": 1.1}, {"weight": 0}, {"fade": 0}], ids=str)
 def test_an_impossible_parameter_is_refused(wrong):
     with pytest.raises(Refusal):
         CARD.make(kit(), **wrong)
