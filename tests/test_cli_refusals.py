@@ -95,6 +95,13 @@ def test_a_prompt_longer_than_the_context_is_named_with_both_lengths(bench, prom
     assert not (tmp_path / "out" / "parts").exists()
 
 
+def test_a_bench_measures_its_cost_curve_within_a_short_context(bench, tmp_path):
+    cost = bench.index("--cost")
+    assert cli.run([*bench[:cost], *bench[cost + 2:], "--methods", "ar,sam"]) == 0
+    curve = json.loads((tmp_path / "out" / "summary.json").read_text())["settings"]["cost_curve"]
+    assert curve["contexts"] == [64 - 32 - 1]
+
+
 def test_no_space_on_the_disk_is_one_sentence(bench, capsys, monkeypatch):
     def full(*more):
         raise OSError(28, "No space left on device")

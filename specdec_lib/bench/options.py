@@ -250,9 +250,12 @@ def bench_prepared(here: PreparedRun, out: Path, progress: run.Progress, say: Sa
             here, opened = usable_methods(here, opened, say)
         if here.plan.batch == 1:
             run.tell_long_turns(here.plan, opened, here.prompts, say)
-        contexts = (CONTEXT if is_seq2seq(here.plan.target) else 256,)
+        usual = CONTEXT if is_seq2seq(here.plan.target) else 256
 
         def curve() -> curves.CostCurve:
+            ends = opened.target.context
+            room = usual if ends is None else ends - max(curves.WIDTHS) - 1        # of a short context
+            contexts = (max(1, min(usual, room)),)
             return here.saved_curve or measured_curve(here, contexts, 15, progress, opened)
 
         if here.plan.batch > 1:
@@ -279,7 +282,8 @@ def measured_curve(here: PreparedRun, contexts: tuple[int, ...], repeats: int, p
     longest = opened.target.context
     fitting = tuple(c for c in contexts if longest is None or c + max(curves.WIDTHS) < longest)
     if not fitting:
-        raise Refusal(f"the target's context holds {longest} tokens, too few to measure a curve at {contexts[0]}")
+        raise Refusal(f"the target's context holds {longest} tokens, too few to measure a curve at {contexts[0]}"
+                      f" with {max(curves.WIDTHS)} more: give `specdec cost` shorter --contexts, or another target")
     plan = here.plan
     return curves.measure_curve(opened.target.fresh(), contexts=fitting, repeats=repeats,
                                 vocab=min(1000, opened.facts.vocab or 1000),
