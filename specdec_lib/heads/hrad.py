@@ -37,7 +37,7 @@ class ClassifierWeights:
     @staticmethod
     def pack(state: Mapping[str, Tensor], levels: Sequence[int], target: Target) -> ClassifierWeights:
         """On the target's device. Refusal where a tensor is missing or does not fit the target."""
-        wide, narrow = (len(state[name]) if name in state else 0 for name in ("first.bias", "second.bias"))
+        wide, narrow = (len(state[name]) if name in state else -1 for name in ("first.bias", "second.bias"))
         sizes = ((wide, (len(levels) + 1) * target.shape.hidden), (narrow, wide), (len(CLASSES), narrow))
         names = {}
         for layer, size in zip(LAYERS, sizes, strict=True):

@@ -193,8 +193,9 @@ def test_a_target_without_hidden_states_is_refused():
 def test_a_predictor_of_another_shape_is_refused():
     lost = WORLD.checkpoints["h-rad"]
     short = Trained("h-rad", {**lost.state, "first.weight": lost.state["first.weight"][:, :-1]}, lost.meta)
-    none = Trained("h-rad", {name: one for name, one in lost.state.items() if name != "out.bias"}, lost.meta)
-    for wrong, said in ((short, "trained for another model"), (none, "lacks the tensor out.bias")):
+    lacking = [(Trained("h-rad", {name: one for name, one in lost.state.items() if name != gone}, lost.meta),
+                f"lacks the tensor {gone}") for gone in lost.state]
+    for wrong, said in ((short, "trained for another model"), *lacking):
         with pytest.raises(Refusal, match=said):
             catalog.build(PREDICTED, replace(WORLD, draft=FEW, checkpoints={"h-rad": wrong}))
 
