@@ -180,7 +180,7 @@ def shared_prefix(one: tuple[int, ...], other: tuple[int, ...]) -> int:
     """How many first tokens two sequences have in common."""
     if one == other[:len(one)]:                    # the usual case: the text went on
         return len(one)
-    return next(place for place, (mine, yours) in enumerate(zip((*one, -1), (*other, -2), strict=False))
+    return next(place for place, (mine, yours) in enumerate(zip(one, (*other, -1), strict=False))
                 if mine != yours)
 
 
