@@ -10,7 +10,7 @@ from collections.abc import Callable, Sequence
 from typing import NamedTuple
 
 from specdec_lib.heads.text_counts import TextCounts
-from specdec_lib.scores import KEPT, Scores
+from specdec_lib.scores import Scores
 from specdec_lib.trees import deterministic_chain
 from specdec_lib.types import Draft
 from specdec_lib.what.eagle2 import GREEDY
@@ -43,7 +43,7 @@ def answer_guesses(head: Callable[[tuple[int, ...], Draft], Scores], tokens: tup
     for at in range(start + 1, len(tokens) - deep + 1, every):
         counts.read(tokens[:at])
         scores = head(tokens[:at], deterministic_chain(tokens[at:at + deep - 1]))
-        ids, logits = scores.row_stats(tuple(range(deep)), min(KEPT, scores.columns)).tops
+        ids, logits = scores.row_stats(tuple(range(deep))).tops
         found += [Guess(k + 1, at + k, tokens[at + k], ids[k], logits[k], counts.chances(tokens[at:at + k], ids[k]))
                   for k in range(deep)]
     return found
