@@ -197,6 +197,9 @@ def test_a_target_that_it_cannot_draft_for_is_refused(model, options, sentence):
 def test_a_mask_beyond_the_vocabulary_is_refused(model):
     with pytest.raises(Refusal, match=f"mask of .* is token 99 and its vocabulary has {VOCAB}"):
         model.write(mask_token_id=99).head()
+    family = {"Dream": 151666}.get(model.config["model_type"], 126336)
+    with pytest.raises(Refusal, match=f"is token {family} and"):       # the family's own, where the config names none
+        model.write(mask_token_id=None).head()
 
 
 @pytest.mark.parametrize("place", ["q_proj.weight", "ff_out.weight", "wte.weight", "tokens.weight", "norm.weight"])
