@@ -4,6 +4,7 @@ import json
 import multiprocessing
 import os
 from contextlib import nullcontext
+from time import sleep
 
 import pytest
 
@@ -67,6 +68,7 @@ def test_the_drafter_steps_beside_the_target_and_rests_while_it_is_timed_alone(m
 
     def draft():
         steps.value += 1
+        sleep(.004)
 
     monkeypatch.setattr(module, "timed", watched)
     run = measure_contention(lambda: None, draft, pairs=3, seconds=.005)
@@ -76,6 +78,7 @@ def test_the_drafter_steps_beside_the_target_and_rests_while_it_is_timed_alone(m
     assert all(before == after for before, after in alone)
     assert all(start > rest for (_, rest), (start, _) in zip(alone, beside, strict=True)), "begun before it is timed"
     assert (len(run.target), len(run.drafter)) == (3, 3)
+    assert all(min(pair) >= .004 for pair in run.drafter), "the mean over its steps"
     assert not multiprocessing.active_children()
 
 
