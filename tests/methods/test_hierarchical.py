@@ -88,3 +88,8 @@ def test_every_round_of_a_stack_keeps_its_inner_rounds():
 def test_a_spec_with_other_values_is_refused(spec):
     with pytest.raises(Refusal):
         catalog.build(spec, network_kit())
+
+
+def test_a_stack_needs_the_checkpoints_of_the_drafters_that_it_names():
+    spec = "hierarchical(stack='draft-model+early-exit',blocks=(1,2))"
+    assert "early-exit is missing" in catalog.lacking(spec, kit(None))
