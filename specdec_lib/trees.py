@@ -8,11 +8,11 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Generator, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
-from math import prod
+from math import inf, prod
 from typing import NamedTuple, TypeVar
 
 from specdec_lib.scores import Distribution, Scores, TokenStats
-from specdec_lib.types import ROOT, Budget, Draft, RandomNumbers, Refusal, Round, Session, Trail
+from specdec_lib.types import LM, ROOT, Budget, Draft, RandomNumbers, Refusal, Round, Session, Trail
 
 Path = tuple[int, ...]
 State = TypeVar("State")
@@ -62,12 +62,13 @@ class ScoresRequest(NamedTuple):
         return self.model(self.tokens, self.draft)
 
 
-def readable(budget: Budget, context: int | None, session: Session) -> Budget:
-    """The budget without tokens that a drafting model with this context has no room for.
+def readable(budget: Budget, model: LM, session: Session) -> Budget:
+    """The budget without tokens that this drafting model has no room for, or with none after a token that it lacks.
 
-    Its last forward reads the text and every drafted token but the last; None: nothing limits it.
+    Its last forward reads the text and every drafted token but the last. It may have fewer padded tokens than a target.
     """
-    room = budget.depth if context is None else max(0, context + 1 - len(session.tokens))
+    room = budget.depth if model.context is None else max(0, model.context + 1 - len(session.tokens))
+    room = room if max(session.tokens) < getattr(model, "vocab", inf) else 0
     return budget if budget.depth <= room else replace(budget, depth=room)
 
 

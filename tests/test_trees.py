@@ -162,4 +162,10 @@ def test_a_depth_was_offered_where_the_target_chose_another_token_and_not_where_
 @pytest.mark.parametrize(("context", "depth"), [(None, 6), (9, 6), (8, 6), (7, 5), (2, 0), (1, 0)])
 def test_a_draft_is_no_longer_than_the_drafters_context_reads(context, depth):
     """Of three tokens of text and six drafted ones, the last forward reads eight."""
-    assert readable(Budget(6), context, begin((1, 2, 3), 20)).depth == depth
+    assert readable(Budget(6), SimpleNamespace(context=context), begin((1, 2, 3), 20)).depth == depth
+
+
+def test_nothing_is_drafted_after_a_token_that_the_drafter_lacks():
+    depths = [readable(Budget(6), SimpleNamespace(context=None, vocab=vocab), begin((1, 7, 3), 20)).depth
+              for vocab in (7, 8)]
+    assert depths == [0, 6]

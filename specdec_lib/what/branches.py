@@ -37,7 +37,7 @@ class Branches:
         def ask(draft: Draft):
             return self.model(session.tokens, draft)
 
-        budget = readable(budget, self.model.context, session)
+        budget = readable(budget, self.model, session)
         if not budget.size:
             return Draft()
         scores = ask(Draft())

@@ -31,7 +31,7 @@ class DraftModel:
     model: LM
 
     def __call__(self, session: Session, budget: Budget, dice: RandomNumbers) -> Draft:
-        room = readable(budget, self.model.context, session)
+        room = readable(budget, self.model, session)
         count = min(room.depth, room.size)
         if count and self.at_once(session):
             from specdec_lib.models.llama.greedy_chain import greedy_chain
@@ -52,7 +52,7 @@ class DraftModel:
     def asking(self, session: Session, budget: Budget,
                dice: RandomNumbers) -> Generator[ScoresRequest, Scores, Draft]:
         """The same without its forwards: yields each draft that is to be scored and is sent its scores."""
-        room = readable(budget, self.model.context, session)
+        room = readable(budget, self.model, session)
         return growing(session, room, dice, partial(ScoresRequest, self.model, session.tokens), NAME)
 
 

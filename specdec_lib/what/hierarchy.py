@@ -46,7 +46,7 @@ class ModelDrafter:
     name: str
 
     def __call__(self, session: Session, budget: Budget, dice: RandomNumbers) -> Draft:
-        room = readable(budget, self.model.context, session)
+        room = readable(budget, self.model, session)
         return grow(session, room, dice, lambda draft: self.model(session.tokens, draft), self.name)
 
 
@@ -78,7 +78,7 @@ class Hierarchy:
 
     def __call__(self, session: Session, budget: Budget, dice: RandomNumbers) -> Draft:
         for level in self.levels:
-            budget = readable(budget, level.model.context, session)
+            budget = readable(budget, level.model, session)
         return self.buffered(len(self.levels), session, budget, dice) if budget.size else Draft()
 
     def buffered(self, place: int, session: Session, budget: Budget, dice: RandomNumbers) -> Draft:

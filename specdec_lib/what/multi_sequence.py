@@ -36,7 +36,7 @@ class MultiSequence:
         def ask(draft: Draft):
             return self.model(session.tokens, draft)
 
-        budget = readable(budget, self.model.context, session)
+        budget = readable(budget, self.model, session)
         if not budget.size:
             return Draft()
         greedy = replace(session, sampling=None)

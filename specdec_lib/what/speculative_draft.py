@@ -34,7 +34,7 @@ class SpeculativeDraft:
             raise Refusal(f"retrieved must be zero or more tokens, got {self.retrieved}")
 
     def __call__(self, session: Session, budget: Budget, dice: RandomNumbers) -> Draft:
-        budget = readable(budget, self.model.context, session)
+        budget = readable(budget, self.model, session)
         longest, draft = min(budget.depth, budget.size), Draft()
         for turn in range(budget.notes.get(FORWARDS, longest)):
             if len(draft) == longest or (len(draft) and draft.tokens[-1] in session.end):

@@ -50,7 +50,10 @@ def of(model, name):
     return catalog.make_part(name, replace(kit(None), draft=model))
 
 
-@pytest.mark.parametrize("name", ["draft-model", "branches", "multi-sequence", "speculative-draft", "hierarchy"])
+DRAFTERS = ("draft-model", "branches", "multi-sequence", "speculative-draft", "hierarchy")
+
+
+@pytest.mark.parametrize("name", DRAFTERS)
 def test_nothing_is_drafted_beyond_what_the_model_can_read(name):
     text = tuple(range(3, 30))
     for long in (4, 7, 8, 9, 20):
@@ -68,3 +71,20 @@ def test_a_decode_goes_on_without_drafts_where_the_draft_models_context_ends():
     assert last.output == text
     assert model.most == 8
     assert [len(round.draft) for round in last.rounds[-9:]] == [0] * 9
+
+
+class Padded(Scripted):
+    """A model that fails at a token beyond its vocabulary, as an embedding does."""
+
+    def __call__(self, tokens, draft):
+        assert max(tokens + draft.tokens) < self.vocab
+        return super().__call__(tokens, draft)
+
+
+@pytest.mark.parametrize("name", DRAFTERS)
+def test_a_target_with_more_padded_tokens_than_the_draft_model_may_emit_one(name):
+    text = (5, 6, 7, 5, 6, 7, 20, 5, 6, 7)
+    target, model = Scripted((1, 2), text), Padded((1, 2), text[:6], vocab=16)
+    *_, last = decode((1, 2), target, Fixed(4), of(model, name), kit().part("rejection"), max_new_tokens=len(text))
+    assert last.output == text
+    assert target.forwards < len(text)
