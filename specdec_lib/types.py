@@ -43,9 +43,9 @@ class Budget:
     notes: Mapping[str, Any] = field(default_factory=dict, hash=False)         # small plain data, read again next round
 
     def __post_init__(self):
-        if self.depth < 0 or self.width < 1 or (self.nodes is not None and self.nodes < 0):
-            sizes = f"{self.depth}, {self.width} and {self.nodes}"
-            raise Refusal(f"a budget needs depth >= 0, width >= 1 and nodes >= 0, got {sizes}")
+        if self.depth < 0 or not 1 <= self.width <= 1000 or (self.nodes is not None and self.nodes < 0):
+            sizes = f"{self.depth}, {self.width} and {self.nodes}"         # a wider tree would only fill the memory
+            raise Refusal(f"a budget needs depth >= 0, width from 1 to 1,000 and nodes >= 0, got {sizes}")
 
     @staticmethod
     def of(source: str, depth: int, width: int = 1, nodes: int | None = None) -> Budget:

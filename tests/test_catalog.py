@@ -66,9 +66,10 @@ def test_what_a_card_leaves_to_remember_is_told_by_the_spec():
 @pytest.mark.parametrize("spec", [
     "sam+token-recycling(nodes=-1)", "sam+token-recycling(width=0)", "sam+eagle2(copy=-1)", "respec(depth=-1)",
     "respec(width=0)", "respec(nodes=-1)", "eagle2(width=0)", "ddtree(width=-1)", "draft-model@confidence(depth=-1)",
-    "respec@entropy-trigger(model_width=-1)", "respec@coin(nodes=-1)"])
+    "respec@entropy-trigger(model_width=-1)", "respec@coin(nodes=-1)",
+    "token-recycling@branch-point(width=2147483647)", "specdiff2@fixed(width=1001)"])
 def test_impossible_sizes_of_a_draft_are_refused_before_the_first_round(spec):
-    with pytest.raises(Refusal, match="depth >= 0, width >= 1 and nodes >= 0"):
+    with pytest.raises(Refusal, match="depth >= 0, width from 1 to 1,000 and nodes >= 0"):
         catalog.build(spec, network_kit())
 
 

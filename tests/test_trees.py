@@ -149,7 +149,7 @@ def test_a_tree_is_as_wide_as_asked_or_as_its_levels_need():
     assert wide_enough(4, 5, 12) == 4
     assert wide_enough(4, 5, 24) == 5
     assert wide_enough(4, 0, 12) == 12
-    with pytest.raises(Refusal, match="width >= 1"):
+    with pytest.raises(Refusal, match="width from 1"):
         wide_enough(0, 5, 12)
 
 

@@ -41,9 +41,10 @@ def test_a_budget_within_a_session_bounds_every_sources_own_too():
     assert same.within(short) is same
 
 
-@pytest.mark.parametrize("sizes", [{"depth": -1}, {"depth": 1, "width": 0}, {"depth": 1, "nodes": -1}], ids=str)
+@pytest.mark.parametrize("sizes", [{"depth": -1}, {"depth": 1, "width": 0}, {"depth": 1, "width": 1001},
+                                   {"depth": 1, "nodes": -1}], ids=str)
 def test_a_budget_of_impossible_sizes_is_refused(sizes):
-    with pytest.raises(Refusal, match="depth >= 0, width >= 1 and nodes >= 0, got"):
+    with pytest.raises(Refusal, match="depth >= 0, width from 1 to 1,000 and nodes >= 0, got"):
         Budget(**sizes)
 
 

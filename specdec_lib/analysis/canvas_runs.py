@@ -114,7 +114,7 @@ def budgets_beside_filling(run: CanvasRun, kind: str) -> list[int]:
     """The budgets of a kind of method, rising; Refusal where none is also one of filling alone, on known answers."""
     if not matched_gains(run, kind):
         raise Refusal(f"this run has no {kind}(forwards=F) beside parallel(forwards=F) on tasks with answers: make one "
-                      f"with `specdec canvas --world sudoku --methods 'parallel(forwards=8),{kind}(forwards=8)'`")
+                      "with `specdec canvas --world sudoku`")
     return sorted(spec_values(one)["forwards"] for one in run.methods
                   if kind_of(one) == kind and "forwards" in spec_values(one))
 

@@ -34,8 +34,9 @@ class BranchPoint:
     epsilon: float = 0.3                           # 0 never stops
 
     def __post_init__(self):
-        if self.width < 1 or not 0 <= self.epsilon <= 1:
-            raise Refusal(f"width must be at least 1 and epsilon a probability, got {self.width} and {self.epsilon}")
+        Budget(width=self.width)                   # refuses an impossible width before the first round
+        if not 0 <= self.epsilon <= 1:
+            raise Refusal(f"epsilon must be a probability, from 0 to 1, got {self.epsilon}")
 
     def __call__(self, session: Session, dice: RandomNumbers) -> Budget:
         stop = UncertainAfterFirst(self.epsilon) if self.epsilon else None
