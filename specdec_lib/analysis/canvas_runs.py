@@ -114,7 +114,7 @@ def budgets_beside_filling(run: CanvasRun, kind: str) -> list[int]:
     """The budgets of a kind of method, rising; Refusal where none is also one of filling alone, on known answers."""
     if not matched_gains(run, kind):
         raise Refusal(f"this run has no {kind}(forwards=F) beside parallel(forwards=F) on tasks with answers: make one "
-                      "with `specdec canvas --world sudoku`")
+                      "with `specdec canvas --world sudoku` and both among its --methods")
     return sorted(spec_values(one)["forwards"] for one in run.methods
                   if kind_of(one) == kind and "forwards" in spec_values(one))
 

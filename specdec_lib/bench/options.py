@@ -248,6 +248,8 @@ def bench_prepared(here: PreparedRun, out: Path, progress: run.Progress, say: Sa
         opened = here.environment(say)
         if here.by_default:
             here, opened = usable_methods(here, opened, say)
+        else:
+            usable.refuse_trees(here.plan.methods, opened.kit(here.plan, None))
         if here.plan.batch == 1:
             run.tell_long_turns(here.plan, opened, here.prompts, say)
         usual = CONTEXT if is_seq2seq(here.plan.target) else 256

@@ -4,6 +4,7 @@ import hashlib
 import json
 from collections import UserDict
 from dataclasses import replace
+from types import SimpleNamespace
 
 import pytest
 
@@ -156,7 +157,8 @@ def test_a_finished_run_is_read_without_loading_a_model_and_an_unfinished_one_ne
 def test_a_curve_that_the_run_measures_is_refitted_and_a_saved_one_is_not(prepared, tmp_path, monkeypatch, saved):
     asked = {}
     monkeypatch.setattr(options.run, "run_bench", lambda *given, **more: asked.update(more) or {})
-    monkeypatch.setattr(options.PreparedRun, "environment", lambda here, say: None)
+    monkeypatch.setattr(options.PreparedRun, "environment",
+                        lambda here, say: SimpleNamespace(kit=lambda *given: SimpleNamespace(target=None)))
     here = replace(prepared(), saved_curve=saved)
     assert options.bench_prepared(here, tmp_path / "out", lambda *progress: None, print) == {}
     assert asked == {"refits": saved is None}

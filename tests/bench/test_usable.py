@@ -6,10 +6,11 @@ import transformers
 
 from specdec_lib import catalog
 from specdec_lib.bench.plan import REPORT_METHODS
-from specdec_lib.bench.usable import CHAINS_ONLY, left_out, why_unrecordable, why_unusable
+from specdec_lib.bench.usable import CHAINS_ONLY, left_out, refuse_trees, why_unrecordable, why_unusable
 from specdec_lib.cards import Kit
 from specdec_lib.commands.arguments import DEFAULT_METHODS
 from specdec_lib.models.huggingface import HuggingFace
+from specdec_lib.types import Refusal
 from tests.training.other_target import other_target
 from tests.training.tiny import tiny_target
 from tests.worlds import network_kit
@@ -45,6 +46,15 @@ def test_a_target_that_takes_chains_only_runs_the_methods_that_draft_chains():
     why = {spec: why_unusable(spec, kit(bloom(), tiny_target())) for spec in REPORT_METHODS}
     assert {spec for spec, reason in why.items() if reason is None} == {"ar", "prompt-lookup", "sam", "draft-model"}
     assert {reason for spec, reason in why.items() if reason and spec not in TRAINED} == {CHAINS_ONLY}
+
+
+def test_a_method_that_was_named_and_drafts_trees_is_refused_on_such_a_target():
+    chains = ("sam", "draft-model", "token-recycling@fixed(width=1)", "draft-model@tapout", "sam@coin")
+    refuse_trees(map(catalog.method_spec, chains), kit(bloom(), tiny_target()))
+    for spec in ("token-recycling", "sam+token-recycling", "token-recycling@typical"):
+        with pytest.raises(Refusal, match="so name methods that draft chains"):
+            refuse_trees(map(catalog.method_spec, (*chains, spec)), kit(bloom(), tiny_target()))
+        refuse_trees([catalog.method_spec(spec)], kit(other_target()))
 
 
 @pytest.mark.parametrize(("part", "why"), [("prompt-lookup", None), ("token-recycling", CHAINS_ONLY),
