@@ -64,6 +64,8 @@ class Speculative:
     opened: list[OpenedModel] = field(default_factory=list, init=False, repr=False, compare=False)
 
     def __post_init__(self):
+        if not isinstance(self.method, str):
+            raise Refusal(f'a method is named by a text, such as "sam" or "eagle@svip", got {self.method!r:.80}')
         catalog.method_spec(self.method)           # refused now, before a model is at hand
 
     @property

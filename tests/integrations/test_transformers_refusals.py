@@ -129,6 +129,8 @@ def test_an_encoder_decoder_is_refused():
 def test_methods_that_this_model_cannot_run_are_refused(tiny, tmp_path):
     with pytest.raises(Refusal, match="there is no method named 'nope'"):
         Speculative("nope")
+    with pytest.raises(Refusal, match="named by a text, .*, got None"):
+        Speculative(None)
     with pytest.raises(Refusal, match="specdec train eagle"):
         tiny("gpt2").generate(ids(), custom_generate=Speculative("eagle", tmp_path), max_new_tokens=4)
     with pytest.raises(Refusal, match="takes chains only"):
