@@ -46,6 +46,14 @@ def measured_prices(report: Report, drafter: str) -> dict[int, float]:
     return found
 
 
+def mean_price(report: Report, drafter: str) -> float:
+    """The mean of the measured prices; Refusal for a run that has no fixed length of this drafter."""
+    prices = measured_prices(report, drafter)
+    if not prices:
+        raise Refusal(f"this run has no draft of a fixed length by {drafter}: name a finished run that has one")
+    return sum(prices.values()) / len(prices)
+
+
 def fit_price(prices: Mapping[int, float]) -> DraftPrice:
     """The least-squares line through these prices by length; Refusal for fewer than two lengths."""
     if len(prices) < 2:

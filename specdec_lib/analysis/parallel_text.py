@@ -15,7 +15,6 @@ from specdec_lib.analysis.parallel_runs import (
     Decodes,
     TimeCheck,
     calibrate,
-    check_method,
     drafts_ahead,
     measured_contention,
     pipelined,
@@ -25,9 +24,8 @@ from specdec_lib.analysis.parallel_runs import (
     simulate_method,
     simulated_speed,
 )
-from specdec_lib.analysis.report_text import interval_text
 from specdec_lib.analysis.run_place import run_place, sure_word
-from specdec_lib.analysis.wording import how_many, over, placed, than
+from specdec_lib.analysis.wording import how_many, over, than
 from specdec_lib.bench.summary import in_parallel, speed_ratio
 from specdec_lib.cost.contention import load_contention
 from specdec_lib.measure import Row
@@ -146,16 +144,6 @@ def both_sentence(report: Report, turned: str, beside: str) -> str:
     return (f"{pair_sentence(report, beside, turned)} Its steps and forwards take kappa = {kappa:.2f} times as long as"
             " in turn, with the core that the worker takes. If both sides kept their times in turn while they overlap,"
             f" these rounds would have {simulated_speed(report, turned):.2f} times plain decoding's speed (simulated).")
-
-
-def faster_sentence(report: Report, kind: str) -> str:
-    """Which of the methods measured `in parallel`, or `in turn`, are surely faster than plain decoding."""
-    mine = [spec for spec in report.methods if rounds_of(report, spec) and check_method(report, spec).kind == kind]
-    ahead = [spec for spec in mine if placed(report.entries[spec]["speedup_ci"], 1.0) == "lies above"]
-    listed = ", ".join(f"{spec} {report.entries[spec]['speedup']:.2f} times"
-                       f" ({interval_text(report.entries[spec]['speedup_ci'])})" for spec in ahead)
-    return (f"Measured {kind}, surely faster than plain decoding: {how_many(spec in ahead for spec in mine)}"
-            f"{': ' + listed if listed else ''}.")
 
 
 def pair_sentence(report: Report, spec: str, base: str) -> str:

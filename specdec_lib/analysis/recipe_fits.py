@@ -16,6 +16,7 @@ from typing import Any
 import numpy as np
 
 from specdec_lib.analysis.learning_curves import PowerLaw, amount, power_laws
+from specdec_lib.by_name import ByName
 from specdec_lib.files import write_text
 from specdec_lib.types import Refusal
 
@@ -117,7 +118,7 @@ def load_fits(path: Path = SHIPPED) -> RecipeFits:
     try:
         told = json.loads(path.read_text(encoding="utf-8"))
         fits = [RecipeFit(**{**one, "by_depth": tuple(one["by_depth"])}) for one in told["fits"]]
-        return RecipeFits({fit.name: fit for fit in fits}, told["made"], told["watched"])
+        return RecipeFits(ByName({fit.name: fit for fit in fits}, "fit"), told["made"], told["watched"])
     except (OSError, ValueError, KeyError, TypeError, AttributeError) as error:
         raise Refusal(f"{path} holds no fits of recipes ({type(error).__name__})") from None
 
@@ -173,7 +174,9 @@ def made_row(made: Mapping[str, Any]) -> dict[str, object]:
 
 def far_points(fits: RecipeFits, later: str, largest: Sequence[str]) -> dict[str, list[tuple[float, float]]]:
     """(million tokens, tokens per forward) measured beyond the base's fits: the head that `later` went on from, where
-    its text is known, and the ends of the `largest` fits."""
+    its text is known, and the ends of the `largest` fits, of which Refusal wants one or more."""
+    if not largest:
+        raise Refusal("`largest` names no fit: name one or more that lie far beyond the base's")
     points, reached = {}, fits.fits[later].started
     if HEAD in fits.made and reached is not None:
         points["measured, the head gone on from"] = [(fits.made[HEAD] / 1e6, reached)]

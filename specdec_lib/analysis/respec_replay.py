@@ -16,11 +16,12 @@ from specdec_lib import catalog, measure
 from specdec_lib.analysis.bench_report import Report
 from specdec_lib.analysis.paper_settings import RESPEC, KnownValue, paper_setting, paper_spec
 from specdec_lib.analysis.report_text import interval_text
+from specdec_lib.by_name import ByName
 from specdec_lib.checkpoints import checkpoint_files
 from specdec_lib.cost.curves import CostCurve
 from specdec_lib.models.ngram import Ngram
 from specdec_lib.models.replay import Recording
-from specdec_lib.recordings.folder import ByFamily
+from specdec_lib.recordings.folder import by_family
 from specdec_lib.recordings.replay_method import AS_RECORDED, STAND_INS, predicted_rates, replay_method
 from specdec_lib.specs import PartSpec, parse_part, write_part
 from specdec_lib.types import Session
@@ -84,10 +85,10 @@ class AnswerReplays:
         return tuple(self.setting(name, spec) for name, spec in asked.items())
 
 
-def answer_replays(recordings: Mapping[str, Recording], costs: Costs) -> ByFamily[AnswerReplays]:
+def answer_replays(recordings: Mapping[str, Recording], costs: Costs) -> ByName[AnswerReplays]:
     """The recordings by family, ready to be replayed, with the shipped trigram."""
     shelf = {"ngram": Ngram.load(checkpoint_files.SHIPPED / "ngram" / "model.safetensors")}
-    return ByFamily({family: AnswerReplays(recording, costs, shelf) for family, recording in recordings.items()})
+    return by_family({family: AnswerReplays(recording, costs, shelf) for family, recording in recordings.items()})
 
 
 def our_values(method: str = "respec") -> dict[str, Any]:

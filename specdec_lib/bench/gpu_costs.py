@@ -10,6 +10,7 @@ from pathlib import Path
 import torch
 
 from specdec_lib.bench.gpu_cells import GIB, CellFile, bandwidth, bytes_read, forward_cell, prefill_cell
+from specdec_lib.by_name import ByName
 from specdec_lib.models.llama.config import LlamaConfig, Rope
 from specdec_lib.models.llama.decoder import Transformer
 from specdec_lib.models.llama.weights import random_weights
@@ -17,12 +18,13 @@ from specdec_lib.models.llama.weights import random_weights
 WIDTHS, CONTEXTS = (1, 2, 4, 8, 16, 32, 64, 128), (256, 2048)
 MODES = ("captured, attention by products", "captured, fused attention", "eager")       # the first one is what decodes
 COPY = GIB                                         # bytes of the copy that measures bandwidth
-SHAPES = {
+SHAPES = ByName({
     "llama-3-8b": LlamaConfig(layers=32, hidden=4096, heads=32, kv_heads=8, head_dim=128, mlp=14336, vocab=128256,
                               context=8192, rope=Rope(500000.0)),
     "qwen2.5-7b": LlamaConfig(layers=28, hidden=3584, heads=28, kv_heads=4, head_dim=128, mlp=18944, vocab=152064,
                               context=32768, rope=Rope(1e6), qkv_bias=True),
-    "tiny": LlamaConfig(layers=2, hidden=64, heads=4, kv_heads=2, head_dim=16, mlp=128, vocab=512, context=4096)}
+    "tiny": LlamaConfig(layers=2, hidden=64, heads=4, kv_heads=2, head_dim=16, mlp=128, vocab=512, context=4096)},
+                "shape")
 MEASURED = ("respec", "diffuspec", "report")       # runs in data/results whose acceptances predict
 Check = Callable[[], None]                         # raises OutOfTime
 

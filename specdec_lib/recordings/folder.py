@@ -8,6 +8,7 @@ from typing import TypeVar
 
 from safetensors import SafetensorError, safe_open
 
+from specdec_lib.by_name import ByName
 from specdec_lib.models.replay import Recording, load_recording, shipped_recordings
 from specdec_lib.types import Refusal
 
@@ -15,14 +16,12 @@ T = TypeVar("T")
 SHORTEST = 12                                      # output tokens; of fewer some figures show nothing
 
 
-class ByFamily(dict[str, T]):
+def by_family(values: Mapping[str, T]) -> ByName[T]:
     """A value for each family; Refusal names the families where one is asked for that is not there."""
-
-    def __missing__(self, family: str) -> T:
-        raise Refusal(f"there is no recording of {family!r}: `family` is one of {', '.join(self)}")
+    return ByName(values, "recording of the `family`")
 
 
-def find_recordings(folder: Path | str = "shipped") -> ByFamily[Path]:
+def find_recordings(folder: Path | str = "shipped") -> ByName[Path]:
     """The files by family: "shipped" for those of the workbook, else those in a folder.
 
     Refusal without any, and for an answer that is too short for a notebook.
@@ -35,7 +34,7 @@ def find_recordings(folder: Path | str = "shipped") -> ByFamily[Path]:
         if tokens is not None and tokens < SHORTEST:
             raise Refusal(f"the recording of {family} has {tokens} output tokens, and notebooks need {SHORTEST}: record"
                           f" a longer answer, or remove {path.name} from {path.parent}")
-    return ByFamily(found)
+    return by_family(found)
 
 
 def output_tokens(path: Path) -> int | None:
@@ -47,11 +46,11 @@ def output_tokens(path: Path) -> int | None:
         return None
 
 
-def load_recordings(folder: Path | str | Mapping[str, Recording] = "shipped") -> ByFamily[Recording]:
+def load_recordings(folder: Path | str | Mapping[str, Recording] = "shipped") -> ByName[Recording]:
     """The recordings by family; those that are loaded are returned as they are, so that a cell can run twice."""
     if isinstance(folder, Mapping):
-        return ByFamily(folder)
-    return ByFamily({family: load_recording(path) for family, path in find_recordings(folder).items()})
+        return by_family(folder)
+    return by_family({family: load_recording(path) for family, path in find_recordings(folder).items()})
 
 
 def recorded_drafters(recordings: Mapping[str, Recording], names: Iterable[str]) -> list[str]:
@@ -64,9 +63,9 @@ def recorded_drafters(recordings: Mapping[str, Recording], names: Iterable[str])
     return found
 
 
-def with_lattices(recordings: Mapping[str, Recording], drafter: str) -> ByFamily[Recording]:
+def with_lattices(recordings: Mapping[str, Recording], drafter: str) -> ByName[Recording]:
     """The recordings that hold the lattices of this drafter; Refusal where none does."""
-    found = ByFamily({family: one for family, one in recordings.items() if drafter in one.lattices})
+    found = by_family({family: one for family, one in recordings.items() if drafter in one.lattices})
     if not found:
         raise Refusal(f"no recording holds the slots of {drafter}: add them with"
                       f" `specdec record --add --drafters {drafter}`")

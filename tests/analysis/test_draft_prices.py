@@ -1,6 +1,6 @@
 """What a draft costs: counted by hand on made-up rounds, and held against the speeds of a kept run."""
 
-from statistics import median
+from statistics import mean, median
 
 import pytest
 
@@ -10,6 +10,7 @@ from specdec_lib.analysis.draft_prices import (
     drafter_price,
     drafter_texts,
     fit_price,
+    mean_price,
     measured_prices,
     predicted_speeds,
     price_table,
@@ -34,6 +35,13 @@ def test_a_line_goes_through_what_drafts_of_two_lengths_took():
     assert drafter_price(report(PLAIN, decodes("eagle(depth=2)", drafted(2, 0.5))), "eagle") == (0, 0.25)
     with pytest.raises(Refusal, match="drafts of two lengths, and there are 1"):
         fit_price({1: 0.6})
+
+
+def test_the_mean_price_of_a_drafter_needs_a_fixed_length_of_it():
+    run = load_report("data/results/diffuspec")
+    assert mean_price(run, "diffusion-draft") == mean(measured_prices(run, "diffusion-draft").values())
+    with pytest.raises(Refusal, match="no draft of a fixed length by pearl"):
+        mean_price(run, "pearl")
 
 
 def test_in_the_kept_run_two_prices_predict_what_was_measured_and_one_does_not():

@@ -110,6 +110,8 @@ def test_points_beyond_the_law_are_the_largest_fit_and_the_head_whose_text_is_kn
         "measured, the head gone on from": [(3.0, 1.5)], "measured, far": [(7.0, 2.0)]}
     for made, later in (({}, "on"), ({HEAD: 3_000_000}, "far")):
         assert far_points(RecipeFits(fits, made, {}), later, ["far"]) == {"measured, far": [(7.0, 2.0)]}
+    with pytest.raises(Refusal, match="`largest` names no fit"):
+        far_points(RecipeFits(fits, {}, {}), "on", [])
 
 
 def test_a_goal_names_the_fit_that_reached_it_with_the_least_text():

@@ -45,7 +45,7 @@ def test_the_replays_are_those_of_the_recordings_that_are_given(answer):
     found = respec_replay.answer_replays({"mine": answer.recording}, COSTS)
     assert found["mine"].recording is answer.recording
     assert "ngram" in found["mine"].shelf
-    with pytest.raises(Refusal, match="no recording of 'qa': `family` is one of mine"):
+    with pytest.raises(Refusal, match="no recording of the `family` 'qa'; there are: mine"):
         found["qa"]
 
 

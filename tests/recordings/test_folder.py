@@ -39,7 +39,7 @@ def test_a_damaged_file_is_refused_by_its_reader(tmp_path):
 def test_what_is_missing_is_named(tmp_path):
     with pytest.raises(Refusal, match=r"there are no recordings in .*: make some with `specdec record --out"):
         find_recordings(tmp_path)
-    with pytest.raises(Refusal, match="no recording of 'poetry': `family` is one of math_reasoning, multi_turn"):
+    with pytest.raises(Refusal, match="no recording of the `family` 'poetry'; there are: math_reasoning, multi_turn"):
         find_recordings()["poetry"]
 
 
