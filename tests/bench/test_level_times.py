@@ -47,12 +47,12 @@ class SlowScores(Scores):
 
 
 class SlowModel:
-    """Always expects the same token, each model another one; made-up drafts have ids below 2 and are never right."""
+    """Always expects the same token, each model another one; with two ids made-up drafts are never right."""
 
-    context, vocab = None, 2
+    context = None
 
-    def __init__(self, world: World, name: str):
-        self.world, self.name, self.read, self.last = world, name, 0, ((), Draft())
+    def __init__(self, world: World, name: str, vocab: int):
+        self.vocab, self.world, self.name, self.read, self.last = vocab, world, name, 0, ((), Draft())
         best = 2 + list(SECONDS).index(name)
         self.table = Table({(): tuple(.6 if token == best else .1 for token in range(5))})
 
@@ -74,8 +74,8 @@ class SlowModel:
         self.world.far |= set(list(SECONDS)[:list(SECONDS).index(self.name)])
 
 
-def opened(world: World) -> dict[str, SlowModel]:
-    return {name: SlowModel(world, name) for name in SECONDS}
+def opened(world: World, vocab: int = 2) -> dict[str, SlowModel]:
+    return {name: SlowModel(world, name, vocab) for name in SECONDS}
 
 
 @pytest.fixture(scope="module")
@@ -104,7 +104,7 @@ def test_every_term_is_what_was_put_in(timed):
 def test_what_is_predicted_is_what_a_round_takes_on_the_same_clock(timed, drafters, blocks):
     costs, never = [LevelCost(*timed[name]) for name in SECONDS], [[0.0] * 3] * 3
     world = World()
-    models = opened(world)
+    models = opened(world, 5)
     lowest, *above = [name for place, name in enumerate(SECONDS) if place in drafters] or ["target"]
     levels = tuple(Level(name, models[name], block) for name, block in zip(above, blocks[1:], strict=True))
     stack = Hierarchy(ModelDrafter(models[lowest], lowest), *(blocks[:1] or (1,)), levels, Rejection())
