@@ -5,9 +5,9 @@ generated length (tokens of the raw draft before its first end token) and of the
 
 `printed` is the paper's controller. Both averages start at zero, the first draft has the longest length, and
 k = clip(ceil(generated + growth x [accepted >= generated])). The accepted length seldom exceeds the generated one, and
-both averages decay at the same rate, so after the first rejected token the bracket is never 1 again and k can only
-fall. With the paper's limits 20 and 30 and a rate of 0.5, a rejection in round one leaves at most ceil(30 / 2) = 15
-tokens, so every later draft has the shortest length, 20.
+both averages decay at the same rate, so at a rate below 1 the bracket is never 1 again after the first rejected token
+and k can only fall. With the paper's limits 20 and 30 and a rate of 0.5, a rejection in round one leaves at most
+ceil(30 / 2) = 15 tokens, so every later draft has the shortest length, 20.
 
 `corrected` is ours. The averages start at the first observed values. If the accepted average reaches `share` of the
 generated one, the length grows; otherwise the next draft is `margin` tokens longer than the accepted average. This
@@ -49,8 +49,9 @@ def exponential_average(values: Sequence[int], rate: float, start: float) -> flo
 
 def printed_length(history: Sequence[Seen], growth: int, rate: float) -> int:
     """The length after these rounds by Eqs. 9 to 11, before clipping."""
-    generated, accepted = (exponential_average(column, rate, 0.0) for column in zip(*history, strict=True))
-    return ceil(generated + growth * (accepted >= generated))
+    generated = exponential_average([made for made, _ in history], rate, 0.0)
+    behind = exponential_average([made - kept for made, kept in history], rate, 0.0)  # both averages may round to equal
+    return ceil(generated + growth * (behind <= 0))
 
 
 def corrected_length(history: Sequence[Seen], growth: int, rate: float, share: float, margin: int) -> int:

@@ -62,6 +62,14 @@ def test_the_printed_rule_never_grows_again_after_a_rejected_token(start):
     assert fallen == sorted(fallen, reverse=True)
 
 
+@pytest.mark.parametrize("rate", [.3, .5, .9])
+def test_the_printed_rule_never_grows_again_however_much_is_accepted_after_it(rate):
+    rule, history = AdaptiveLength(20, 30, 10, rate, "printed"), [(30, 29)]
+    for _ in range(300):                                               # averages compared to each other round to equal
+        history.append((rule.length(history),) * 2)
+    assert max(asked for asked, _ in history[1:]) == history[1][0]
+
+
 def test_the_ceiling_is_taken_before_clipping():
     free = AdaptiveLength(1, 30, 0, 0.5, "printed")
     assert length(free, (9, 0)) == 5                             # ceil(4.5)
