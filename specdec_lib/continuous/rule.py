@@ -1,6 +1,6 @@
 """The rule on densities: accept a drafted token with min(1, p/q), else draw from norm(max(0, p - q)).
 
-Source: Leviathan et al. 2023 with densities; Continuous Speculative Decoding (arXiv 2411.11925), sections 3.1 to 3.4.
+Source: Leviathan et al. 2023 with densities; Continuous Speculative Decoding (arXiv 2411.11925), its abstract and code.
 The residual is drawn by rejection: z from p is taken with probability max(0, 1 - q(z) / p(z)). Over all tokens that is
 one proposal a token in expectation, 1 / (1 - alpha) for each rejected one.
 

@@ -1,7 +1,7 @@
 """SpecDiff: each round, a diffusion model fills a block in a few steps, and the last step's tokens pass the ratio test.
 
-Source: Christopher et al. 2024 (SpecDiff, arXiv 2408.05636): blocks of 10 to 20 tokens in 4 to 6 steps with a drafter
-for a GPU, every slot tested by its own distribution. Here only the tokens of the last step are, see
+Source: Christopher et al. 2024 (SpecDiff, arXiv 2408.05636): at second hand, blocks of 10 to 20 tokens in 4 to 6 steps
+with a drafter for a GPU; every slot tested by its own distribution. Here only the tokens of the last step are, see
 `what/diffusion_multistep.py`; at temperature 0 it equals `diffusion-draft` with as many steps. Cost: one drafter
 forward per step, therefore two steps by default.
 """

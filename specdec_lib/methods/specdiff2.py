@@ -1,10 +1,10 @@
 """SpecDiff-2: an aligned diffusion model drafts several chains in one forward, and the target selects one of them.
 
-Source: SpecDiff-2 (arXiv 2511.00606): one denoising step, 16 or 32 tokens deep, up to 8 chains at draft temperatures
-from 1 to 2, and a drafter trained further for long accepted prefixes. Those widths are for a GPU: here nodes default to
-what the cost curve allows, and the chains share them in order. `how="match"` follows all chains at once; at temperature
-0 that is the same, and above it it never accepts less (see `how/self_selection.py`). Cost: one drafter forward per
-round.
+Source: SpecDiff-2 (arXiv 2511.00606), at second hand: one denoising step, 16 or 32 tokens deep, up to 8 chains at draft
+temperatures from 1 to 2, and a drafter trained further for long accepted prefixes. Those widths are for a GPU: here
+nodes default to what the cost curve allows, and the chains share them in order. `how="match"` follows all chains at
+once; at temperature 0 that is the same, and above it it never accepts less (see `how/self_selection.py`). Cost: one
+drafter forward per round.
 """
 
 from __future__ import annotations
