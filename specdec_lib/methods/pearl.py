@@ -1,11 +1,11 @@
 """PEARL: draft and verify at the same time, with the first new token tested before its draft is finished.
 
 Source: Liu et al. 2024 (PEARL, arXiv 2408.11850). A draft model works while the target verifies; the draft length is
-the ratio of their speeds, so that neither waits. `pre=False` and `post=False` are the paper's two ablations; with
-both off this is serial speculation. `drafter` may be any part that reads no hidden states of the target, which has not
-computed them there: the part `suffix-automaton` costs nothing. `workers` says where the drafter runs
-(`schedules.workers.KINDS`). Greedy tokens do not depend on it, and drawn ones do not at a fixed `depth`; a measured
-`depth` follows the times, and drawn tokens are then others of the same distribution.
+the ratio of their speeds, so that neither waits. `pre=False` and `post=False` are our reading of the paper's two
+ablations; with both off this is serial speculation. `drafter` may be any part that reads no hidden states of the
+target, which has not computed them there: the part `suffix-automaton` costs nothing. `workers` says where the drafter
+runs (`schedules.workers.KINDS`). Greedy tokens do not depend on it, and drawn ones do not at a fixed `depth`; a
+measured `depth` follows the times, and drawn tokens are then others of the same distribution.
 """
 
 from __future__ import annotations
