@@ -84,7 +84,8 @@ class Categorical:
         return Categorical(self.ids, left / total) if total > 0 else self      # p = q but for rounding
 
     def onto(self, ids: Tensor) -> Tensor:
-        """The probabilities of these ids [m]; zero outside the support."""
+        """The probabilities of these ids [m], on the device of this distribution; zero outside the support."""
+        ids = ids.to(self.ids.device)              # a model on the host may draft for one on a GPU
         if len(self.ids) == len(ids) and torch.equal(self.ids, ids):
             return self.probs
         order = torch.argsort(self.ids)

@@ -6,6 +6,7 @@ import pytest
 import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from torch._subclasses.fake_tensor import FakeTensorMode
 
 from specdec_lib.dice import Dice
 from specdec_lib.scores import Categorical, RowStats, Scores
@@ -73,3 +74,11 @@ def test_moved_and_computed_statistics_agree(row, data):
     computed = Scores(logits).stats(0, token)
     moved = Scores(logits, row_stats=Scores(logits).row_stats((0,), len(row))).stats(0, token)
     assert tuple(moved) == pytest.approx(tuple(computed), abs=1e-9)
+
+
+def test_probabilities_of_ids_on_another_device_are_those_of_the_same_tokens():
+    q = Categorical(torch.tensor([3, 1]), torch.tensor([.75, .25]))
+    assert q.onto(torch.tensor([0, 1, 2, 3])).tolist() == [0, .25, 0, .75]
+    with FakeTensorMode():                         # an n-gram model's beside a target's on a GPU
+        q = Categorical(torch.tensor([3, 1]), torch.tensor([.75, .25]))
+        assert q.onto(torch.arange(4, device="cuda")).device == q.probs.device
