@@ -125,7 +125,7 @@ class Transformer:
 
     def restricted(self, ids: Tensor) -> Transformer:
         """The same model with the head rows of these tokens alone, and an empty cache."""
-        weights = replace(self.weights, head=self.weights.head.rows(ids), ids=ids)
+        weights = replace(self.weights, head=self.weights.head.rows(ids), ids=ids.to(self.device))
         return Transformer(weights, self.cache.taps, self.bidirectional, self.static, depth=self.depth)
 
     def exit(self, layer: int, head: Head | None = None) -> Transformer:

@@ -136,8 +136,9 @@ def fuse(shape: LlamaConfig, get: Get, dtype: torch.dtype, device, layers: int |
     embedding = put(get("model.embed_tokens.weight"))
     decoder = tuple(fuse_layer(shape, get, f"model.layers.{i}.", put) for i in range(count))
     head = embedding if shape.tied else put(get("lm_head.weight"))
+    ids = None if ids is None else ids.to(head.device)           # a captured step cannot copy them there
     return LlamaWeights(shape, embedding, decoder, put(get("model.norm.weight")),
-                        linear(head if ids is None else head[ids.to(head.device)]), ids)
+                        linear(head if ids is None else head[ids]), ids)
 
 
 def checked_count(shape: LlamaConfig, layers: int | None) -> int:

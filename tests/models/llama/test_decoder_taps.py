@@ -87,3 +87,6 @@ def test_a_restricted_head_gives_these_rows_of_the_full_one_and_names_their_toke
         scores = lm(text, draft)
         assert far(scores.logits, full.logits[:, ids]) < 1e-5
         assert scores.best == tuple(ids[full.logits[:, ids].argmax(-1)].tolist())
+    there = Transformer.load(tiny.folder, device="meta")
+    for lm in (there.restricted(ids), Transformer.load(tiny.folder, device="meta", ids=ids)):
+        assert lm.ids.device == there.device       # graphs copy none
