@@ -106,6 +106,7 @@ class ThreadWorker:
     def close(self) -> None:
         self.pool.shutdown()
         if self.stream is not None:
+            self.stream.synchronize()              # a draft that failed has not
             STREAMS.append(self.stream)
             self.stream = None
 

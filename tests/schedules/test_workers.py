@@ -6,6 +6,7 @@ import os
 import signal
 import threading
 import time
+from types import SimpleNamespace
 
 import pytest
 import torch
@@ -208,14 +209,16 @@ def running(pid: int) -> bool:
 
 
 def test_drafters_in_threads_have_a_stream_of_their_own_each_and_leave_it_to_the_next(monkeypatch):
-    made = []
+    made, waited = [], []
     monkeypatch.setattr(workers, "STREAMS", [])
     monkeypatch.setattr(workers.torch.cuda, "is_available", lambda: True)
-    monkeypatch.setattr(workers.torch.cuda, "Stream", lambda: made.append(object()) or made[-1])
+    monkeypatch.setattr(workers.torch.cuda, "Stream", lambda: made.append(
+        SimpleNamespace(synchronize=lambda: waited.append(1))) or made[-1])
     one, two = ThreadWorker(None), ThreadWorker(None)
     assert one.stream is not two.stream
     first = one.stream
     one.close()
+    assert waited == [1]                           # what a draft that failed left running is done
     three = ThreadWorker(None)
     assert three.stream is first
     for worker in (one, two, three):
