@@ -1,7 +1,7 @@
 """Decodes on a device that is not there: tensors without content, on which a hidden wait or a wrong device is an error.
 
-Prints, as JSON, how often each method moved something to the host in each round. A process of its own, because the
-device is registered for all of it.
+Prints, as JSON, how often each method moved something to the host in each round, and how often the host had waited for
+a copy to the device by its end. A process of its own, because the device is registered for all of it.
 """
 
 import json
@@ -26,7 +26,7 @@ class AbsentDevice(TorchDispatchMode):
 
     def __init__(self):
         super().__init__()
-        self.fake, self.moved = FakeTensorMode(allow_non_fake_inputs=True), 0
+        self.fake, self.moved, self.waited = FakeTensorMode(allow_non_fake_inputs=True), 0, 0
         self.dice = torch.Generator().manual_seed(0)
 
     def __torch_dispatch__(self, func, types, args=(), kwargs=None):
@@ -37,7 +37,12 @@ class AbsentDevice(TorchDispatchMode):
         if there and to_host:                      # `_to_copy`, or `to` in inference mode
             self.moved += 1
             return self.numbers(there[0])
-        if there or any(isinstance(leaf, torch.device) and leaf.type == NAME for leaf in leaves):
+        onto = any(isinstance(leaf, torch.device) and leaf.type == NAME for leaf in leaves)
+        copied = func.overloadpacket is torch.ops.aten.copy_ and len(there) == 1 and there[0] is args[0]
+        if onto and not there or copied:
+            sent = any(isinstance(leaf, torch.Tensor) for leaf in leaves)
+            self.waited += sent and not any(leaf is True for leaf in leaves)       # non_blocking
+        if there or onto:
             args, kwargs = tree_map(self.faked, (args, kwargs))
             with self.fake:
                 return func(*args, **kwargs)
@@ -98,11 +103,12 @@ def main(names: list[str], static: bool) -> None:
     with mode:
         for name in names:
             kit = output_kit(NAME, static)
-            method, rounds, before = catalog.build(name, kit), [], 0
+            method, rounds, waits, before = catalog.build(name, kit), [], [], 0
             for session in decode(tuple(range(40)), kit.target, *method, max_new_tokens=10):
                 rounds.append(mode.moved - before)
+                waits.append(mode.waited)
                 before = mode.moved
-            told[name] = {"moved": rounds, "drafted": [len(one.draft) for one in session.rounds]}
+            told[name] = {"moved": rounds, "waited": waits, "drafted": [len(one.draft) for one in session.rounds]}
             if name in TOGETHER:
                 told[name]["together"] = moved_together(mode, name)
             mode.moved = 0

@@ -115,6 +115,20 @@ class SharedMemory:
         return work.out
 
 
+class Copied:
+    """The event behind a copy from pinned memory, which is written again only after a wait for it."""
+
+    recorded = False
+
+    def record(self) -> None:
+        if self.recorded:
+            raise Forbidden("pinned memory is written again before it was copied")
+        self.recorded = True
+
+    def synchronize(self) -> None:
+        self.recorded = False
+
+
 class Launches:
     """Stands for `CapturedWork.launch` and counts."""
 
@@ -122,7 +136,9 @@ class Launches:
         self.count, self.graphs = 0, 0
 
     def __call__(self, work) -> tuple:
-        cache = work.cache
+        cache, work.copied = work.cache, work.copied or Copied()
+        if work.graph is not None and not work.copied.recorded:
+            raise Forbidden("no event follows the copy of the inputs")
         if cache.first_graph is None:
             cache.first_graph = SharedMemory()
         before = len(cache.first_graph.graphs)

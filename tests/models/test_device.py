@@ -6,7 +6,9 @@ import sys
 from pathlib import Path
 
 import pytest
+import torch
 
+from specdec_lib.models.device import to_device
 from tests.test_cuda import METHODS
 
 ONCE = ("ar", "sam", "prompt-lookup", "token-recycling", "sam+token-recycling")      # the statistics of its rows
@@ -50,6 +52,18 @@ def test_sequences_of_a_batch_move_their_statistics_at_once_and_their_chains_at_
     assert set(told["eagle"]["together"]) <= {1, 2}
     assert told["eagle"]["together"][0] == 2
     assert max(told["draft-model"]["together"]) == 1 + max(told["draft-model"]["drafted"])
+
+
+def test_no_round_but_the_first_waits_for_a_copy_to_the_device(told):
+    assert {name: one["waited"] for name, one in told.items() if len(set(one["waited"])) > 1} == {}
+
+
+def test_the_host_does_not_wait_for_whole_numbers_on_their_way_to_the_device(monkeypatch):
+    asked, plain = [], torch.Tensor.to
+    monkeypatch.setattr(torch.Tensor, "to", lambda tensor, *to, **how: asked.append(how) or plain(tensor, *to, **how))
+    assert to_device([3, 4], torch.device("cpu")).tolist() == [3, 4]
+    assert to_device([], torch.device("cpu")).dtype == torch.long
+    assert asked == [{"non_blocking": True}] * 2
 
 
 def test_a_lattice_moves_two_things(told):

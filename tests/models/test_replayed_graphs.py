@@ -61,6 +61,7 @@ class Work(CapturedWork):
         return (self.body(self.inputs.view(torch.long)),)
 
     def __call__(self, launches, number):
+        self.wait()
         self.numbers[:] = number
         self.send()
         return launches(self)[0]
@@ -91,6 +92,16 @@ def test_a_graph_overwrites_what_later_ones_of_its_cache_returned_and_nothing_of
     first(launches, 5)
     assert (one.tolist(), three.tolist()) == ([6], [8])
     assert two.tolist() != [7]
+
+
+def test_pinned_memory_that_is_written_before_it_was_copied_is_an_error():
+    launches, work = Launches(), Work(lambda number: number + 1)
+    work(launches, 3)
+    assert not work.copied.recorded                # it was made after that copy
+    work(launches, 4)
+    assert work.copied.recorded
+    with pytest.raises(Forbidden, match="pinned memory"):
+        work.send()
 
 
 def test_two_graphs_of_one_cache_at_the_same_time_are_an_error():
