@@ -117,6 +117,13 @@ def test_the_next_decode_has_the_chains_of_the_last_and_sees_nothing_of_it(packe
     assert torch.equal(first, second)
 
 
+def test_the_memory_of_a_head_that_only_a_cycle_holds_goes_to_the_next_one(packed):
+    head = EagleHead(CHECKPOINT.state, TAPS, Transformer(WEIGHTS, static=True), packed, True)
+    target, held, head.itself = Transformer(WEIGHTS, static=True), head.cache, head
+    del head
+    assert EagleHead(CHECKPOINT.state, TAPS, target, packed, True).cache is held
+
+
 def test_two_heads_at_once_have_caches_of_their_own(pair):
     (one, _), (two, _) = pair(), pair()
     before = one.chain(words(20), 4).logits.clone()

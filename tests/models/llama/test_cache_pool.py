@@ -50,6 +50,13 @@ def test_an_early_exit_keeps_the_cache_of_a_model_that_is_gone(weights):
     assert Transformer(weights, static=True).cache is held
 
 
+def test_a_cache_that_only_a_cycle_holds_goes_to_the_next_decode(weights):
+    lm = Transformer(weights, static=True)
+    held, lm.itself = lm.cache, lm
+    del lm
+    assert Transformer(weights, static=True).cache is held
+
+
 def test_a_cache_that_grows_drops_the_steps_that_know_its_old_place(weights, words, monkeypatch):
     monkeypatch.setattr(cache_pool, "ROWS", 512)
     fixed, plain = Transformer(weights, (2,), static=True), Transformer(weights, (2,))

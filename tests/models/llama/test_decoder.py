@@ -204,9 +204,22 @@ def test_steps_of_fixed_width_equal_plain_steps(checkpoint, rounds):
     for turn, (tokens, draft) in enumerate(rounds(seed=8, rounds=30, start=490)):
         if turn % 3 == 0:
             early(tokens, draft)
-        assert far(fixed(tokens, draft).logits, plain(tokens, draft).logits) < 1e-11
+        mine, want = fixed(tokens, draft), plain(tokens, draft)
+        assert far(mine.logits, want.logits) < 1e-11
+        assert mine.best == want.best              # from the statistics of the step's rows, not of its padding
+        assert mine.row_stats((0,)).entropy == pytest.approx(want.row_stats((0,)).entropy)
         assert far(fixed.features(tokens), plain.features(tokens)) < 1e-11
     assert {key[0] for key in fixed.steps} >= {1, 4, 8}
+
+
+def test_in_steps_of_fixed_width_nodes_that_join_a_tree_later_see_their_ancestors_alone(checkpoint, words):
+    weights = Transformer.load(checkpoint("llama").folder, torch.float64).weights
+    fixed, plain = Transformer(weights, static=True), Transformer(weights)
+    text, tree = words(20), Draft((1, 2, 3, 4, 5, 6, 7), (-1, -1, 0, 1, 2, 0, -1))
+    for size in (2, 3, 5, 7):
+        draft = Draft(tree.tokens[:size], tree.parents[:size])
+        assert far(fixed(text, draft).logits, plain(text, draft).logits) < 1e-11
+    assert fixed.fed == len(text) + len(tree)
 
 
 def test_a_fixed_width_uses_the_same_memory_every_time(checkpoint, words):

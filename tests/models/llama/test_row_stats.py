@@ -7,6 +7,7 @@ import torch
 
 from specdec_lib.models.llama import row_stats
 from specdec_lib.models.llama.decoder import Transformer
+from specdec_lib.models.llama.greedy_chain import greedy_chain
 from specdec_lib.models.llama.row_stats import compiled_stats, packed_stats, row_stats_of, tells
 from specdec_lib.types import Draft
 from tests.models.llama.test_joint import SHAPE
@@ -95,6 +96,9 @@ def test_a_model_hands_them_with_its_scores_in_single_precision(dtype, words):
     assert torch.equal(told.ids, plain.ids)
     assert told.lse == pytest.approx((plain.lse[0], plain.lse[2]), abs=1e-5)
     assert scores.best == tuple(scores.logits.argmax(-1).tolist())
+    for captured in (Transformer(lm.weights, static=True)(words(9), Draft()),
+                     greedy_chain(Transformer(lm.weights, static=True), words(9), 2)):
+        assert captured.logits.dtype == captured.row_stats((0,)).logits.dtype == torch.float32
 
 
 def test_an_entropy_that_is_no_number_stays_none_and_one_below_zero_is_zero():
