@@ -8,15 +8,14 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from rich.console import Console
-from rich.markup import escape
-from rich.table import Table
 
 from specdec_lib.analysis.report_text import interval_text
 from specdec_lib.analysis.run_comparison import MethodInRun, RunComparison, compare_runs, csv_rows, load_runs, run_facts
 from specdec_lib.bench.run_folder import refuse_own_file
+from specdec_lib.commands.text_table import print_table
 from specdec_lib.files import check_file_place, write_text
 
-WIDTH = 150                                        # of a table that no terminal bounds
+NARROW = 100                                       # columns of a terminal that has no room for all numbers
 
 
 def compare_folders(folders: Sequence[Path], out: Path | None = None) -> RunComparison:
@@ -42,35 +41,31 @@ def as_csv(found: RunComparison) -> str:
 
 def show_comparison(found: RunComparison, console: Console | None = None) -> None:
     """Prints the runs, then each method in each, then a sentence for what is not compared."""
-    wide = console or Console(soft_wrap=False)
-    if not wide.is_terminal:
-        wide = Console(file=wide.file, width=WIDTH)
-    wide.print(runs_table(found))
-    wide.print(methods_table(found))
-    for sentence in found.sentences:
-        wide.print(sentence, markup=False, highlight=False)
+    console = console or Console()
+    print_table(fact_rows(found), console, left=[run.name for run in found.runs])
+    kinds, narrow = {row.time for row in found.rows}, console.is_terminal and console.width < NARROW
+    hidden = ["time"] * (len(kinds) == 1) + ["tokens/s"] * narrow
+    print_table([{name: cell for name, cell in row.items() if name not in hidden} for row in method_rows(found)],
+                console, left=["run"])
+    for sentence in [*(f"All times: {kind}." for kind in kinds if len(kinds) == 1), *found.sentences]:
+        console.print(sentence, markup=False, highlight=False, soft_wrap=not console.is_terminal)
 
 
-def runs_table(found: RunComparison) -> Table:
-    """One line for each run."""
-    facts = [run_facts(run) for run in found.runs]
-    table = Table(*(name.replace("_", " ") for name in facts[0]))
-    for one in facts:
-        table.add_row(*map(escape, one.values()))
-    return table
+def fact_rows(found: RunComparison) -> list[dict[str, str]]:
+    """One row for each fact and a column for each run, since a terminal is seldom wide enough for all facts."""
+    facts = {run.name: run_facts(run) for run in found.runs}
+    names = [name for name in next(iter(facts.values())) if name != "run"]
+    return [{"": name.replace("_", " "), **{run: told[name] for run, told in facts.items()}} for name in names]
 
 
-def methods_table(found: RunComparison) -> Table:
-    """Each method with a line for each run that has it; times that were not measured stand in a column of their own."""
+def method_rows(found: RunComparison) -> list[dict[str, str]]:
+    """Each method with a row for each run that has it; times that were not measured stand in a column of their own."""
     other = not all(row.measured for row in found.rows)
-    table = Table("method", "run", "tokens per forward", "tokens/s", "times plain decoding (95 %)",
-                  f"times {escape(found.runs[0].name)} (95 %)", "time",
-                  *(["simulated: times plain decoding"] if other else []))
-    for method in dict.fromkeys(row.method for row in found.rows):
-        group = [row for row in (*found.rows, *found.averaged) if row.method == method]
-        for place, row in enumerate(group):
-            table.add_row(*map(escape, cells(row, other)), end_section=place + 1 == len(group))
-    return table
+    names = ("method", "run", "tokens per forward", "tokens/s", "times plain decoding (95 %)",
+             f"times {found.runs[0].name} (95 %)", "time", *(["simulated: times plain decoding"] if other else []))
+    rows = (*found.rows, *found.averaged)
+    return [dict(zip(names, cells(row, other), strict=True))
+            for method in dict.fromkeys(row.method for row in found.rows) for row in rows if row.method == method]
 
 
 def cells(row: MethodInRun, other: bool) -> list[str]:

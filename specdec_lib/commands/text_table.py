@@ -12,6 +12,7 @@ from rich.table import Table
 WIDTH = 150                                        # of a table that no terminal bounds
 GAP = 3                                            # at most, between two columns
 LONGEST = 40                                       # letters of a cell that is not folded
+SHORTEST = 8                                       # of a text where the terminal is too narrow for all columns
 
 
 def print_table(rows: Sequence[Mapping[str, str]], console: Console, plain: bool = False, title: str = "",
@@ -23,12 +24,30 @@ def print_table(rows: Sequence[Mapping[str, str]], console: Console, plain: bool
     bare = plain or not console.is_terminal
     table = Table(title=title or None, title_justify="left", title_style="" if bare else "bold",
                   box=None if bare else SIMPLE_HEAD, pad_edge=False, header_style="" if bare else "bold")
-    for place, name in enumerate(rows[0]):
-        widest = max(len(row[name]) for row in rows)           # a heading wraps before a cell does
-        table.add_column(escape(name), justify="left" if place == 0 or name in left else "right", no_wrap=bare,
-                         min_width=min(widest, LONGEST), overflow="fold")
+    texts = [*dict.fromkeys([next(iter(rows[0])), *left])]
+    widths = {} if bare else narrow_widths(rows, texts, console.width)
+    for name in rows[0]:
+        table.add_column(escape(name), justify="left" if name in texts else "right", no_wrap=bare, overflow="fold",
+                         width=widths.get(name))
     for row in rows:
         table.add_row(*(escape(cell) for cell in row.values()))
     wide = sum(max(len(name), *(len(row[name]) for row in rows)) + GAP for name in rows[0])
     out = Console(file=console.file, width=max(WIDTH, console.width, wide), no_color=True) if bare else console
     out.print(table, highlight=False)
+
+
+def narrow_widths(rows: Sequence[Mapping[str, str]], texts: Sequence[str], width: int) -> dict[str, int]:
+    """The width of each column where whole headings have no room in `width` columns; nothing where they have.
+
+    A heading wraps between words before a cell folds, and texts fold before numbers do.
+    """
+    longest = {name: max(len(row[name]) for row in rows) for name in rows[0]}
+    gaps = GAP * len(longest)
+    if sum(max(len(name), most) for name, most in longest.items()) + gaps <= width:
+        return {}
+    found = {name: max(min(most, LONGEST), *map(len, name.split()), 1) for name, most in longest.items()}
+    over = sum(found.values()) + gaps - width
+    for name in sorted(texts, key=lambda name: -found[name]):
+        cut = max(0, min(over, found[name] - SHORTEST))
+        found[name], over = found[name] - cut, over - cut
+    return found

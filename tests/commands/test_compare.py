@@ -1,16 +1,18 @@
 """`specdec compare` on committed runs and on a damaged copy."""
 
 import csv
+import io
 import json
 import os
 import shutil
 from pathlib import Path
 
 import pytest
+from rich.console import Console
 
 from specdec_lib import cli
 from specdec_lib.analysis.run_comparison import MethodInRun
-from specdec_lib.commands.compare import cells
+from specdec_lib.commands.compare import cells, compare_folders, show_comparison
 
 RESULTS = Path(__file__).parents[2] / "data" / "results"
 ONE, TWO = str(RESULTS / "report"), str(RESULTS / "copies")
@@ -64,3 +66,17 @@ def test_a_simulated_speed_stands_in_the_last_column_alone():
                            for time in ("simulated", "in turn"))
     assert (simulated[3:5], simulated[-1]) == (["", ""], "1.50")
     assert (measured[3:5], measured[-1]) == (["9.0", "1.50"], "")
+
+
+def test_in_a_terminal_of_80_columns_no_number_is_cut_and_long_methods_fold():
+    narrow = Console(file=io.StringIO(), width=80, force_terminal=True, color_system=None)
+    found = compare_folders([Path(ONE), Path(TWO)])
+    show_comparison(found, narrow)
+    told = narrow.file.getvalue()
+    assert max(map(len, told.splitlines())) <= 80
+    assert "tokens/s" not in told
+    assert "All times: in turn." in told
+    last = next(row for row in found.rows if row.method == "sam+token-recycling" and row.run == "copies")
+    assert f"{last.speedup:.2f} ({last.interval[0]:.2f} to {last.interval[1]:.2f})" in told
+    assert f"{last.against_first:.2f} ({last.against_interval[0]:.2f} to {last.against_interval[1]:.2f})" in told
+    assert "\n cling " in told
