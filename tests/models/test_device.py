@@ -4,11 +4,12 @@ import json
 import subprocess
 import sys
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 import torch
 
-from specdec_lib.models.device import to_device
+from specdec_lib.models.device import to_device, wait_for_stream
 from tests.test_cuda import METHODS
 
 ONCE = ("ar", "sam", "prompt-lookup", "token-recycling", "sam+token-recycling")      # the statistics of its rows
@@ -64,6 +65,13 @@ def test_the_host_does_not_wait_for_whole_numbers_on_their_way_to_the_device(mon
     assert to_device([3, 4], torch.device("cpu")).tolist() == [3, 4]
     assert to_device([], torch.device("cpu")).dtype == torch.long
     assert asked == [{"non_blocking": True}] * 2
+
+
+def test_a_wait_is_for_the_own_stream(monkeypatch):
+    waits = []
+    monkeypatch.setattr(torch.cuda, "current_stream", lambda: SimpleNamespace(synchronize=lambda: waits.append(1)))
+    wait_for_stream()
+    assert waits == [1]
 
 
 def test_a_lattice_moves_two_things(told):

@@ -74,6 +74,7 @@ class Lease:
         self.free = weights.free
         self.held = weights.free.pop() if weights.free else StepCache(weights, taps)
         self.held.cache.tap(taps)                  # empty, whoever had it before
+        self.held.cache.hidden = None
 
     def __del__(self):
         if hasattr(self, "held"):

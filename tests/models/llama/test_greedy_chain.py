@@ -8,7 +8,7 @@ import torch
 
 from specdec_lib.loop import begin
 from specdec_lib.models.llama import cache_pool
-from specdec_lib.models.llama.cuda_graph import FIRST
+from specdec_lib.models.llama.cuda_graph import FIRST, CapturedStep
 from specdec_lib.models.llama.decoder import Transformer
 from specdec_lib.models.llama.greedy_chain import LATE, chains, greedy_chain
 from specdec_lib.models.llama.weights import random_weights
@@ -92,6 +92,48 @@ def test_chains_stand_between_scores_of_trees(pair):
         text += (7, 9) if turn % 2 else words(3, turn)
 
 
+def test_scores_after_a_chain_stay_when_the_next_step_overwrites_what_it_gave(pair, monkeypatch):
+    places, plain = {}, CapturedStep.launch
+
+    def launch(step):
+        """A graph writes to the same place every time."""
+        out = plain(step)
+        for to, new in zip(places.setdefault(step, [part.clone() for part in out]), out, strict=True):
+            to.copy_(new)
+        return tuple(places[step])
+    monkeypatch.setattr(CapturedStep, "launch", launch)
+    fixed, _ = pair
+    greedy_chain(fixed, words(20), 4)
+    first = fixed(words(20), Draft((7,), (ROOT,))).logits
+    want = first.clone()
+    fixed(words(20), Draft((7, 8, 9), (ROOT, 0, 0)))
+    assert torch.equal(first, want)
+
+
+def test_chains_and_steps_for_other_taps_or_another_attention_are_captured_anew(pair):
+    fixed, _ = pair
+    held = fixed.lease.held
+    before = len(held.chains)
+    for taps, products in (((), True), ((1,), True), ((1,), False)):
+        fixed.tap(taps)
+        fixed.products = products
+        greedy_chain(fixed, words(20), 7)
+        fixed(words(20), Draft((1,) * 99, (ROOT,) * 99))
+    assert len(held.chains) - before == 3
+    assert len([key for key in held.steps if key[0] == 128]) == 3
+
+
+def test_an_exit_with_a_head_of_its_own_has_steps_of_its_own(pair):
+    fixed, _ = pair
+
+    def head(x):
+        return fixed.weights.head(-x)
+    head.ids = fixed.ids
+    plain, own = (fixed.fresh().exit(1, one)(words(20), Draft((1,), (ROOT,))).logits for one in (None, head))
+    assert far(plain, own) > 0.1
+    assert chains(fixed.fresh())                   # on the cache that the exits had
+
+
 def test_a_cache_that_grows_drops_the_chains_that_know_its_old_place(pair, monkeypatch):
     monkeypatch.setattr(cache_pool, "ROWS", 512)
     fixed, eager = (lm.fresh() for lm in pair)
@@ -120,6 +162,9 @@ def test_only_a_model_of_captured_steps_that_has_its_cache_for_itself_is_asked_a
     fixed, eager = pair
     assert chains(fixed)
     assert not any(map(chains, (eager, fixed.exit(1), fixed.fresh(bidirectional=True), None)))
+    fixed.cache.hidden = fixed.cache.stream()      # as an early exit leaves it
+    assert not chains(fixed)
+    fixed.cache.hidden = None
     session = begin(words(20), 30)
     assert not DraftModel(fixed).at_once(session)  # on a CPU nothing waits
     sampled = begin(words(20), 30, sampling=Sampling(0.7))

@@ -90,7 +90,7 @@ def test_a_long_gap_is_fed_alone_before_the_shared_forward(lm, words):
     assert long.forwards > 1 == short.forwards
 
 
-@pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float32], ids=["bf16", "fp32"])
+@pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float32, torch.float64], ids=["bf16", "fp32", "fp64"])
 def test_no_row_has_other_bits_where_the_decoder_promises_that(rounds, dtype):
     lm = Transformer.random(SHAPE, seed=6, dtype=dtype)
     shared, alone, rows, other = [member(lm) for _ in range(4)], [lm.fresh() for _ in range(4)], 0, 0

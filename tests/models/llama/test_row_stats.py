@@ -36,6 +36,9 @@ def test_they_are_those_of_torch_in_double_precision(size, ids, dtype):
     x, k = logits(*size, dtype), min(8, size[1])
     names = torch.randperm(size[1], generator=torch.Generator().manual_seed(1)) + 7 if ids else None
     found, want = packed_stats(x, names), expected(x, names, k)
+    across = packed_stats(x.T.contiguous().T, names)             # a column's numbers lie together
+    assert torch.allclose(across[:, 2 * k:], found[:, 2 * k:], atol=1e-5)
+    assert torch.equal(across[:, :k], found[:, :k])
     assert compiled_stats(dtype) is None or torch.equal(found[:, :2 * k], want[:, :2 * k])
     assert (found[:, 2 * k:] - want[:, 2 * k:]).abs().max() < 1e-5
 
