@@ -72,7 +72,7 @@ class CapturedWork(ABC):
 
     def __init__(self, size: int, cache: KVCache):
         self.cache, self.device = cache, cache.kv.device
-        pinned = self.device.type == "cuda" and torch.cuda.is_available()
+        pinned = self.device.type == "cuda"
         self.staged = torch.zeros(size, dtype=torch.uint8, pin_memory=pinned)
         self.inputs = torch.zeros(size, dtype=torch.uint8, device=self.device)
         self.copied = torch.cuda.Event() if pinned else None
