@@ -118,6 +118,9 @@ def test_growing_doubles_the_capacity_and_keeps_the_rows():
     assert cache.features.shape[0] == 16
     assert bool((cache.kv[:, :, :, :4] == 7).all())
     assert not cache.kv[:, :, :, 4:].any()
+    cache.tap(())
+    cache.tap((1,))
+    assert cache.features.shape[0] == 16           # not what was kept before it grew
 
 
 def test_choosing_other_taps_drops_all_rows():
