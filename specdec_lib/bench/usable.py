@@ -39,7 +39,8 @@ def refuse_trees(specs: Iterable[MethodSpec], kit: Kit) -> None:
     """
     for spec in specs if getattr(kit.target, "takes_trees", True) is False else ():
         if "when" not in spec.replaced and asks_for_trees(spec, kit):
-            raise Refusal(f"{spec} does not run here: {CHAINS_ONLY}, so name methods that draft chains, or width=1")
+            raise Refusal(f"{spec} does not run here: {CHAINS_ONLY}, so name methods that draft chains, such as"
+                          " sam or token-recycling(width=1)")
 
 
 def why_unrecordable(part: str, kit: Kit) -> str | None:

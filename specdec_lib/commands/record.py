@@ -38,6 +38,8 @@ def record_all(prompts: Sequence[Prompt], world: Environment, out: Path, drafter
     parts, names = recordable(drafters, world, say), recording_names(prompts)
     source = provenance.provenance()               # taken before tracked files change
     paths = [out / name for name in names]
+    if add and not any(path.exists() for path in paths):
+        say(f"{out} holds no recording of these prompts to add to: they are made anew")
     with alone_in(out):                            # another process would write over what was added meanwhile
         for prompt, path in zip(prompts, paths, strict=True):
             record_one(prompt, path, world, parts, max_new_tokens, say, add, source)

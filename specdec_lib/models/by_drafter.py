@@ -12,4 +12,10 @@ class ByDrafter(dict[str, Any]):
 
     def __missing__(self, name: str) -> Any:
         raise Refusal(f"the recording has no drafter {name!r}; it has: {', '.join(self) or 'none'}: name one of these,"
-                      f" or add it with `specdec record --add --drafters {name}`")
+                      f" or add it with {to_add(name)}")
+
+
+def to_add(name: str) -> str:
+    """What adds this drafter to recordings, in words."""
+    return (f"`specdec record --add --drafters {name}`, given the --out, --target, --prompts and --limit that they were"
+            " made with")

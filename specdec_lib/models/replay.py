@@ -25,7 +25,7 @@ from torch import Tensor
 
 from specdec_lib.files import write_atomically
 from specdec_lib.models import threads
-from specdec_lib.models.by_drafter import ByDrafter
+from specdec_lib.models.by_drafter import ByDrafter, to_add
 from specdec_lib.scores import RowStats, Scores, TokenStats
 from specdec_lib.types import ROOT, Budget, Draft, Lattice, Refusal
 
@@ -79,8 +79,8 @@ class Recording:
         """
         if name not in self.lattices:
             raise Refusal(f"the recording holds no lattices of {name!r}; it holds those of: "
-                          f"{', '.join(self.lattices) or 'nobody'}; `specdec record --add --drafters {name}` adds them"
-                          " where that drafter fills slots, as diffusion-lm does")
+                          f"{', '.join(self.lattices) or 'nobody'}; where it fills slots, as diffusion-lm does, add"
+                          f" them with {to_add(name)}")
         lengths = sorted(self.lattices[name])
         kept = self.lattices[name][next((some for some in lengths if some >= depth), lengths[-1])]
         row = length - self.prompt

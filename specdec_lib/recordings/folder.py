@@ -9,6 +9,7 @@ from typing import TypeVar
 from safetensors import SafetensorError, safe_open
 
 from specdec_lib.by_name import ByName
+from specdec_lib.models.by_drafter import to_add
 from specdec_lib.models.replay import Recording, load_recording, shipped_recordings
 from specdec_lib.types import Refusal
 
@@ -59,7 +60,7 @@ def recorded_drafters(recordings: Mapping[str, Recording], names: Iterable[str])
     found = [name for name in asked if all(name in one.drafts for one in recordings.values())]
     if not found:
         raise Refusal(f"not all recordings hold any of {', '.join(asked)}: add one with"
-                      f" `specdec record --add --drafters {asked[0]}`")
+                      f" {to_add(asked[0])}")
     return found
 
 
@@ -68,5 +69,5 @@ def with_lattices(recordings: Mapping[str, Recording], drafter: str) -> ByName[R
     found = by_family({family: one for family, one in recordings.items() if drafter in one.lattices})
     if not found:
         raise Refusal(f"no recording holds the slots of {drafter}: add them with"
-                      f" `specdec record --add --drafters {drafter}`")
+                      f" {to_add(drafter)}")
     return found

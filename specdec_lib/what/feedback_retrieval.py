@@ -210,4 +210,4 @@ def make(kit: Kit, key: str = DIAGONAL, query: int = 2, least: float = 0.3, long
 
 
 CARD = Card(NAME, idea="copy from several earlier positions, scored by their acceptance",
-            source="ReSpec (arXiv 2511.01282)", make=make, notebook="25_what_feedback_retrieval", off_path=True)
+            source="ReSpec, arXiv 2511.01282", make=make, notebook="25_what_feedback_retrieval", off_path=True)

@@ -78,6 +78,13 @@ def test_two_processes_do_not_record_in_one_folder(kit, tmp_path):
         record_all([QUESTION], world(kit), tmp_path, ["prompt-lookup"], 4, add=True)
 
 
+def test_an_addition_to_nothing_says_that_recordings_are_made_anew(kit, tmp_path):
+    said = []
+    [path] = record_all([QUESTION], world(kit), tmp_path / "new", ["prompt-lookup"], 4, said.append, add=True)
+    assert said[0].endswith("new holds no recording of these prompts to add to: they are made anew")
+    assert path.exists()
+
+
 def test_every_addition_says_where_it_comes_from(kit, tmp_path):
     [path] = record_all([QUESTION], world(kit), tmp_path, ["prompt-lookup"], 9)
     assert "added" not in load_recording(path).about
