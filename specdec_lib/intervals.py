@@ -48,9 +48,9 @@ def tails(count: int) -> tuple[float, float]:
     return 1 - upper, upper
 
 
-def students_t(freedom: int) -> float:
-    """The 0.975 quantile of Student's t for 4 degrees of freedom or more (Abramowitz and Stegun 26.7.5)."""
-    z = NormalDist().inv_cdf(0.975)
+def students_t(freedom: int, level: float = 0.975) -> float:
+    """A quantile of Student's t for 4 degrees of freedom or more (Abramowitz and Stegun 26.7.5)."""
+    z = NormalDist().inv_cdf(level)
     terms = (z ** 3 + z) / 4, (5 * z ** 5 + 16 * z ** 3 + 3 * z) / 96, (
         3 * z ** 7 + 19 * z ** 5 + 17 * z ** 3 - 15 * z) / 384, (
         79 * z ** 9 + 776 * z ** 7 + 1482 * z ** 5 - 1920 * z ** 3 - 945 * z) / 92160

@@ -1,15 +1,15 @@
 """Many policies against one fixed length each: verdicts for all together, and predictions beside them.
 
 `steps` are the comparisons of a run by name, each of a policy with the best fixed length of its drafter. Of many 95 %
-intervals some leave 1 out by chance; here they are widened until 95 % holds for all together (Bonferroni, on a
-logarithmic scale).
+intervals some leave 1 out by chance; here they are widened until 95 % holds for all together (Bonferroni, by
+Student's t on a logarithmic scale: `prompts` is how many each interval draws).
 """
 
 from __future__ import annotations
 
 import random
 from collections.abc import Mapping, Sequence
-from statistics import NormalDist, fmean
+from statistics import fmean
 
 from specdec_lib.analysis import compare, length_policies
 from specdec_lib.analysis.bench_report import Report
@@ -18,23 +18,25 @@ from specdec_lib.analysis.length_policies import PolicyResult
 from specdec_lib.analysis.report_text import counted_text, interval_text, times_text
 from specdec_lib.analysis.wording import how_many, verdict
 from specdec_lib.bench import summary
+from specdec_lib.intervals import students_t
 from specdec_lib.measure import Cost
 
 NONE_KNOWN = "No policy has an interval: that takes five prompts."
 
 
-def joint_intervals(steps: Mapping[str, Comparison]) -> dict[str, tuple[float, float]]:
+def joint_intervals(steps: Mapping[str, Comparison], prompts: int) -> dict[str, tuple[float, float]]:
     """The intervals widened until 95 % holds for all of them together; comparisons without one are left out."""
     known = {name: (one.ratio, *one.interval) for name, one in steps.items() if one.interval and one.ratio}
-    normal = NormalDist()
-    wider = normal.inv_cdf(1 - .025 / max(1, len(known))) / normal.inv_cdf(.975)
+    if not known:
+        return {}
+    wider = students_t(prompts - 1, 1 - .025 / len(known)) / students_t(prompts - 1)
     return {name: (ratio * (low / ratio) ** wider, ratio * (high / ratio) ** wider)
             for name, (ratio, low, high) in known.items()}
 
 
-def joint_text(steps: Mapping[str, Comparison]) -> str:
+def joint_text(steps: Mapping[str, Comparison], prompts: int) -> str:
     """Which policies are faster or slower by their intervals when all comparisons are taken together, by name."""
-    wide = joint_intervals(steps)
+    wide = joint_intervals(steps, prompts)
     if not wide:
         return NONE_KNOWN
     named = {word: [f"{name}, {steps[name].ratio:.2f} times" for name, span in wide.items() if verdict(span) == word]
@@ -58,9 +60,9 @@ def answer_text(report: Report, measured: Mapping[str, Sequence[PolicyResult]]) 
     return f"The best fixed draft length, chosen in hindsight, is {'; '.join(told)}."
 
 
-def joint_counts_text(steps: Mapping[str, Comparison]) -> str:
+def joint_counts_text(steps: Mapping[str, Comparison], prompts: int) -> str:
     """How many policies are faster and how many slower when all comparisons are taken together."""
-    wide = [verdict(span) for span in joint_intervals(steps).values()]
+    wide = [verdict(span) for span in joint_intervals(steps, prompts).values()]
     if not wide:
         return NONE_KNOWN
     return (f"With intervals that hold for all {len(wide)} comparisons together, {wide.count('faster')} are faster and"

@@ -1,10 +1,11 @@
 """Many comparisons at once: what leaves 1 out together, what "not told apart" allows, and predictions beside it."""
 
+import numpy as np
 import pytest
 
 from specdec_lib.analysis import length_policies, policy_verdicts
 from specdec_lib.analysis.compare import Comparison
-from specdec_lib.measure import Cost
+from specdec_lib.measure import Cost, speedup, speedup_interval
 from tests.bench.made_up import decodes, report, turn
 
 
@@ -13,25 +14,37 @@ def step(ratio, low, high):
 
 
 def test_one_comparison_keeps_its_interval_and_many_have_wider_ones():
-    assert policy_verdicts.joint_intervals({"a": step(1.0, .8, 1.25)})["a"] == pytest.approx((.8, 1.25))
-    low, high = policy_verdicts.joint_intervals({name: step(1.0, .8, 1.25) for name in "abcdefgh"})["a"]
-    assert (low, high) == pytest.approx((.8 ** 1.395, 1.25 ** 1.395), rel=1e-3)        # 2.734 deviations over 1.960
-    assert policy_verdicts.joint_intervals({"a": Comparison("a", "b", 1.0, None)}) == {}
+    assert policy_verdicts.joint_intervals({"a": step(1.0, .8, 1.25)}, 24)["a"] == pytest.approx((.8, 1.25))
+    low, high = policy_verdicts.joint_intervals({name: step(1.0, .8, 1.25) for name in "abcdefgh"}, 24)["a"]
+    assert (low, high) == pytest.approx((.8 ** 1.459, 1.25 ** 1.459), rel=1e-3)        # t of 23: 3.018 over 2.069
+    assert policy_verdicts.joint_intervals({"a": Comparison("a", "b", 1.0, None)}, 24) == {}
+
+
+def test_of_many_equal_policies_on_few_prompts_all_intervals_hold_one_in_most_runs():
+    dice, wrong = np.random.default_rng(8), 0
+    for _ in range(60):
+        base = [Cost(96, x) for x in np.exp(dice.normal(0, .3, 8))]
+        others = [[Cost(96, one.seconds * x) for one, x in zip(base, np.exp(dice.normal(0, .1, 8)), strict=True)]
+                  for _ in range(20)]
+        found = {str(n): Comparison("policy", "fixed 2", speedup(base, one), speedup_interval(base, one, draws=1000))
+                 for n, one in enumerate(others)}
+        wrong += any(low > 1 or high < 1 for low, high in policy_verdicts.joint_intervals(found, 8).values())
+    assert wrong <= 7                              # of 60; widened by a normal's quantiles 13 are wrong
 
 
 def test_policies_that_are_told_apart_together_are_named():
     steps = {"a": step(1.5, 1.4, 1.6), "b": step(1.02, 1.001, 1.04), "c": step(.5, .4, .6), "d": step(1.0, .9, 1.1)}
-    said = policy_verdicts.joint_text(steps)
+    said = policy_verdicts.joint_text(steps, 24)
     assert said == ("At 95 % each, 0.2 of 4 would lie outside by chance. At 95 % for all together, faster: a, "
                     "1.50 times. Slower: c, 0.50 times.")
-    assert "faster: none. Slower: none." in policy_verdicts.joint_text({"d": steps["d"]})
+    assert "faster: none. Slower: none." in policy_verdicts.joint_text({"d": steps["d"]}, 24)
 
 
 def test_verdicts_of_all_comparisons_together_are_counted():
     steps = {"a": step(1.5, 1.4, 1.6), "b": step(1.02, 1.001, 1.04), "c": step(.5, .4, .6), "d": step(1.0, .9, 1.1)}
-    assert policy_verdicts.joint_counts_text(steps) == (
+    assert policy_verdicts.joint_counts_text(steps, 24) == (
         "With intervals that hold for all 4 comparisons together, 1 are faster and 1 slower.")
-    assert policy_verdicts.joint_counts_text({"d": Comparison("d", "b", 1.0, None)}) == policy_verdicts.NONE_KNOWN
+    assert policy_verdicts.joint_counts_text({"d": Comparison("d", "b", 1.0, None)}, 24) == policy_verdicts.NONE_KNOWN
 
 
 def test_the_answer_names_the_best_fixed_length_of_each_drafter_and_how_many_rules_beat_it():
@@ -52,9 +65,9 @@ def test_the_answer_names_the_best_fixed_length_of_each_drafter_and_how_many_rul
 def test_comparisons_without_an_interval_count_nowhere():
     unknown = {name: Comparison("policy", "fixed 2", 1.5, None) for name in "bcd"}
     one = {"a": step(1.5, 1.4, 1.6)}
-    assert policy_verdicts.joint_intervals(one | unknown) == policy_verdicts.joint_intervals(one)
-    assert policy_verdicts.joint_text(one | unknown) == policy_verdicts.joint_text(one)
-    assert policy_verdicts.joint_text(unknown) == policy_verdicts.not_equal_text(unknown) == (
+    assert policy_verdicts.joint_intervals(one | unknown, 24) == policy_verdicts.joint_intervals(one, 24)
+    assert policy_verdicts.joint_text(one | unknown, 24) == policy_verdicts.joint_text(one, 24)
+    assert policy_verdicts.joint_text(unknown, 24) == policy_verdicts.not_equal_text(unknown) == (
         "No policy has an interval: that takes five prompts.")
 
 
