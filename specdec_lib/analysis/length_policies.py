@@ -13,6 +13,8 @@ from collections.abc import Iterable, Mapping, Sequence
 from itertools import combinations
 from typing import NamedTuple
 
+import numpy as np
+
 from specdec_lib import catalog
 from specdec_lib.analysis import compare
 from specdec_lib.analysis.bench_report import Report, load_report
@@ -20,6 +22,7 @@ from specdec_lib.analysis.compare import Comparison
 from specdec_lib.analysis.report_text import interval_text
 from specdec_lib.analysis.result_row import place, result_rows
 from specdec_lib.analysis.run_place import sure_word
+from specdec_lib.analysis.sweep_close import close_to
 from specdec_lib.analysis.wording import ends, number, over, placed
 from specdec_lib.bench import summary
 from specdec_lib.bench.runners import WARM
@@ -189,15 +192,17 @@ def verdicts(report: Report, policies: Iterable[str], base: str = "") -> list[st
 
 
 def fixed_sentences(report: Report) -> list[str]:
-    """Which fixed lengths of each drafter are told apart from its fastest one, and which are not."""
+    """Which fixed lengths of each drafter are told apart from its fastest one, and which are not (`close_lengths`)."""
     said = []
     for name, lines in policies_by_drafter(report).items():
         best, groups = best_fixed(report, lines), dict[str, list[str]]()
+        close = close_lengths(report, lines)
         for one in lines:
             if one.length is not None and one != best:
                 step = policy_ratio(report, best, one)
                 told = number(step.ratio) + (f", {ends(step.interval)}" if step.interval else "")
-                groups.setdefault(step.verdict, []).append(f"{one.length} ({told})")
+                said_of = "not told apart" if step.interval and str(one.length) in close else step.verdict
+                groups.setdefault(said_of, []).append(f"{one.length} ({told})")
         known = ", ".join(str(one.length) for one in lines if one.length is not None)
         said.append(f"With {name}, {best.length} is the fastest of the fixed lengths {known}. "
                     + "".join(f"{word[0].upper()}{word[1:]}: {', '.join(some)}. " for word, some in groups.items()))
@@ -226,10 +231,19 @@ def fastest_lengths(report: Report) -> str:
 
 
 def close_lengths(report: Report, lines: Sequence[PolicyResult]) -> list[str]:
-    """The fixed lengths among these policies of a drafter that are not told apart from the fastest of them."""
-    best = best_fixed(report, lines)
-    return [str(one.length) for one in lines if one.length is not None and one != best
-            and policy_ratio(report, best, one).verdict not in ("faster", "slower")]
+    """The fixed lengths among these policies of a drafter that are not told apart from the fastest of them.
+
+    That one was chosen on these prompts, so all others are judged at once, by `sweep_close`: of eight equal lengths
+    one interval for each tells 13 % apart.
+    """
+    best, fixed = best_fixed(report, lines), [one for one in lines if one.length is not None]
+    plain, *own = ([d for d in report.decodes if d.method == one.spec] for one in (best, *fixed))
+    costs = [np.array(summary.paired(plain, some)[1], float) for some in own]
+    rivals = {one: found for one, found in zip(fixed, costs, strict=True) if one != best}
+    near = close_to(costs[fixed.index(best)], {one.spec: found for one, found in rivals.items()},
+                    lambda total: total[..., 0] / total[..., 1])
+    return [str(one.length) for one in rivals
+            if one.spec in near or policy_ratio(report, best, one).verdict not in ("faster", "slower")]
 
 
 def prediction_sentences(report: Report, policy: str, predicted: float, length: int) -> list[str]:

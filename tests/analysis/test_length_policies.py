@@ -1,5 +1,6 @@
 """A run of policies, made up by hand: who drafts, which fixed length is best, and what may be said of the others."""
 
+import numpy as np
 import pytest
 
 from specdec_lib import catalog
@@ -148,6 +149,17 @@ def test_the_fastest_length_of_each_drafter_is_named_with_those_that_may_be_as_f
     near = decodes("eagle(depth=3)", *[turn(2, 2, what=.5)] * 2, slow=(.9, 1.1, 1.0, 1.2, 1.0))
     assert length_policies.fastest_lengths(report(PLAIN, ONE, TWO, near, SURE, OTHER)) == (
         "2 with eagle (not told apart: 3) and 4 with draft-model")
+
+
+def test_a_length_as_fast_as_the_fastest_is_not_called_slower_since_that_one_was_chosen():
+    dice = np.random.default_rng(0)
+    equal = [decodes(f"eagle(depth={n})", turn(1, 1), prompts=12, slow=dice.normal(1, .1, 12)) for n in range(1, 9)]
+    at = report(decodes("ar", *[turn(0, 0)] * 2, prompts=12, slow=(1.0,) * 12), *equal)
+    lines = length_policies.policies_by_drafter(at)["eagle"]
+    best = length_policies.best_fixed(at, lines)
+    assert "slower" in [length_policies.policy_ratio(at, best, one).verdict for one in lines]      # on its own
+    assert len(length_policies.close_lengths(at, lines)) == 7
+    assert "Slower" not in length_policies.fixed_sentences(at)[0]
 
 
 def test_a_prediction_lies_beside_the_interval_of_the_first_drafter(run):
