@@ -56,6 +56,14 @@ def test_plain_quantiles_hold_it_less_often(monkeypatch: pytest.MonkeyPatch):
     assert share_held(8) < 0.90
 
 
+def test_a_stall_of_one_prompt_in_twenty_leaves_the_intervals_of_24_prompts_too_narrow():
+    dice = np.random.default_rng(5)
+    stalled = np.where(dice.random((300, 24)) < 0.05, 5.0, 1.0) * np.exp(dice.normal(0, 0.05, (300, 24)))
+    plain, known = [(1.0, 1.0)] * 24, 1 / (1.2 * np.exp(0.05 ** 2 / 2))
+    found = [bootstrap([plain, [(1.0, x) for x in own]], times_as_fast, draws=1000) for own in stalled]
+    assert 0.6 < np.mean([low <= known <= high for low, high in found]) < 0.8      # notebook 90 says 70 %
+
+
 def test_a_draw_takes_a_prompt_on_all_sides():
     one = [(x, 1.0) for x in (1.0, 5.0, 2.0, 9.0, 4.0)]
     other = [(x + 1.0, 1.0) for x, _ in one]
