@@ -41,6 +41,7 @@ from specdec_lib.training.train_length import (
     read_once,
     read_texts,
     settings_name,
+    sum_of,
 )
 from specdec_lib.types import Refusal
 
@@ -70,8 +71,8 @@ def train_hrad(asked: HradSettings, order: TrainingOrder, target: Target, text: 
     (train, held), texts = map(join_drafts, parts), read_texts(groups, parts[0], lessons.held, parts[1])
     say(f"{len(train):,} pending drafts of {texts[0]} answers to train on, {len(held):,} of {texts[1]} to measure with")
     model = new_net(asked, target, asked.dropout)
-    place = folder / settings_name([*asdict(asked).values(), str(target.dtype), stored.card["sha256"], len(train),
-                                    len(held)])
+    place = folder / settings_name([*asdict(asked).values(), str(target.dtype), stored.card["sha256"],
+                                    sum_of(train, held)])
     seconds = fit_alone(fit_hrad, (model, train, held, asked), place, deadline, lambda step, steps, line: progress(
         step, steps, f"{line['held_out']['accuracy']:.1%} right"))
     about = {"target": order.target, "limits": card_limits(asked),

@@ -13,6 +13,8 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import Protocol, TypeVar
 
+from torch import Tensor
+
 from specdec_lib.checkpoints.card import write_card
 from specdec_lib.checkpoints.checkpoint_files import SHIPPED, Checkpoint, CheckpointFolder, save_checkpoint
 from specdec_lib.checkpoints.fingerprint import fingerprint
@@ -43,6 +45,15 @@ from specdec_lib.types import Refusal
 READING = 0.75                                     # share of the remaining minutes for reading answers
 HELD = 0.1                                         # share of positions to measure with, added to those to learn from
 Part = TypeVar("Part", bound=Sized)                # the labelled positions of a batch
+
+
+class Positions(Protocol):
+    """The last tokens of positions, and the target's states there."""
+
+    @property
+    def tokens(self) -> Tensor: ...
+    @property
+    def states(self) -> Tensor: ...
 
 
 class ReadingSettings(Protocol):
@@ -82,7 +93,7 @@ def train_length(asked: LengthSettings, order: TrainingOrder, target: Target, te
     for name in drafters:
         say(f"training the length predictor of {name}")
         model = LengthNet(target.weights.embedding, target.shape.eps, asked.hidden, asked.seed).to(target.device)
-        key = [*settings.values(), str(target.dtype), sums[name], len(train), len(held)]
+        key = [*settings.values(), str(target.dtype), sums[name], sum_of(train, held)]
         places.append(folder / f"{name}-{settings_name(key)}")
         minutes += fit_alone(fit_length, (model, name, train, held, asked), places[-1], deadline, shown) / 60
         state |= model.state(name)
@@ -186,7 +197,16 @@ def greedy_groups(lessons: Dataset, seed: int) -> list[Sequence[int]]:
 
 def batches_key(asked: ReadingSettings, lessons: Dataset, sums: Mapping[str, str], groups: Sequence) -> str:
     """A name that changes with everything that decides which batches are read."""
-    return settings_name([asked.longest, asked.positions, asked.seed, sums, len(groups), len(lessons.held)])
+    return settings_name([asked.longest, asked.positions, asked.seed, sums,
+                          [[lessons.data[i].tokens for i in group] for group in (*groups, *lessons.held)], len(groups)])
+
+
+def sum_of(*parts: Positions) -> str:
+    """A checksum of what was read: a fit goes on with the same alone."""
+    found = hashlib.sha256()
+    for part in parts:
+        found.update(part.tokens.numpy().tobytes() + part.states.numpy().tobytes())
+    return found.hexdigest()[:24]
 
 
 class PositionReader:

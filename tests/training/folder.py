@@ -58,3 +58,11 @@ def answers_file(folder: Path, path: Path, tokens: int = 12) -> Path:
               "output": list(example.output)} for place, (prompt, example) in enumerate(zip(OPEN, said, strict=True))]
     path.write_text("".join(json.dumps(line) + "\n" for line in lines))
     return path
+
+
+def other_answers(data: Path, path: Path) -> Path:
+    """The file `data` with the first token of each answer replaced: as many answers, as long as they were."""
+    lines = [json.loads(line) for line in data.read_text().splitlines()]
+    path.write_text("".join(json.dumps({**line, "output": [2 + line["output"][0] % 20, *line["output"][1:]]}) + "\n"
+                            for line in lines))
+    return path

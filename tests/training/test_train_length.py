@@ -25,7 +25,7 @@ from specdec_lib.training.pipeline import TrainingOrder
 from specdec_lib.training.recipes import RECIPES, start
 from specdec_lib.training.train_length import LENGTH, train_length
 from specdec_lib.types import Refusal
-from tests.training.folder import answered_target
+from tests.training.folder import answered_target, other_answers
 from tests.training.killed import killed_and_resumed, minutes_twice
 from tests.training.lessons import stirred
 
@@ -54,7 +54,7 @@ def trained(world, tmp_path):
     own, text, data, drafters = world
     shutil.copytree(drafters, tmp_path / "out")
 
-    def training(asked=ASKED, out=tmp_path / "out", progress=lambda *now: None, minutes=9.0, target=own):
+    def training(asked=ASKED, out=tmp_path / "out", progress=lambda *now: None, minutes=9.0, target=own, data=data):
         order = TrainingOrder(out, minutes, data=(data,), target="tiny")
         return train_length(asked, order, target, text, {"commit": "abc"}, progress=progress, shipped=tmp_path / "none")
 
@@ -134,6 +134,14 @@ def test_what_a_target_in_another_dtype_left_in_the_folder_is_not_taken(world, t
     *_, data, drafters = world
     shutil.copytree(drafters, tmp_path / "fresh")
     trained(target=Transformer.load(data.parent / "tiny", torch.bfloat16))
+    one, other = trained(), trained(out=tmp_path / "fresh")
+    assert all(torch.equal(tensor, other.state[name]) for name, tensor in one.state.items())
+
+
+def test_a_fit_to_other_answers_of_the_same_lengths_is_not_taken(world, trained, tmp_path):
+    *_, data, drafters = world
+    shutil.copytree(drafters, tmp_path / "fresh")
+    trained(data=other_answers(data, tmp_path / "other.jsonl"))
     one, other = trained(), trained(out=tmp_path / "fresh")
     assert all(torch.equal(tensor, other.state[name]) for name, tensor in one.state.items())
 
