@@ -169,8 +169,11 @@ def read_once(path: Path, reader: Callable[[Sequence[int]], Part], groups: Seque
     Their numbers, and the seconds that reading took, are stored in the file `path`.
     """
     begun = deadline.used
-    if path.is_file():
+    try:
         *counts, seconds = [*json.loads(path.read_text()), 0.0][:3]                # no seconds: an older file
+    except (OSError, ValueError, TypeError, RecursionError):                       # none, or a damaged one
+        counts, seconds = [], 0.0
+    if len(counts) == 2:
         train, held = ([reader(group) for group in part[:count]] for part, count in
                        zip((groups, held_groups), counts, strict=True))
         deadline.count(seconds, begun)

@@ -146,6 +146,14 @@ def test_a_fit_to_other_answers_of_the_same_lengths_is_not_taken(world, trained,
     assert all(torch.equal(tensor, other.state[name]) for name, tensor in one.state.items())
 
 
+@pytest.mark.parametrize("left", ["[3", "{}"])
+def test_a_damaged_number_of_what_was_read_is_read_anew(trained, tmp_path, left):
+    one = trained()
+    for path in (tmp_path / "out/work" / LENGTH).glob("read-*.json"):
+        path.write_text(left)
+    assert trained().card["measured"] == one.card["measured"]
+
+
 def test_a_predictor_that_another_process_fits_is_refused_with_its_name(trained, tmp_path):
     trained()
     place, = (tmp_path / "out" / "work" / LENGTH).glob("early-exit-*")
