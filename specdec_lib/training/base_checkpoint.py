@@ -71,7 +71,7 @@ def begun_from(which: Recipe) -> dict:
     if which.begun is None:
         return {}
     card = which.begun.card
-    return {"begun_from": {"sha256": card["sha256"], "tokens_seen": card["made"].get("tokens_seen")}}
+    return {"begun_from": {"sha256": card["sha256"], "tokens_seen": card.get("made", {}).get("tokens_seen")}}
 
 
 def lineage(folder: Path, name: str) -> list[str]:

@@ -129,6 +129,8 @@ def test_an_earlier_checkpoint_of_its_name_is_where_the_fit_starts_and_never_whe
     control, blank = start(which, target, lessons, True).state(), start(recipe("eagle"), target, lessons, True).state()
     assert all(torch.equal(control[name], blank[name]) for name in blank)
     assert begun_from(which) == {"begun_from": {"sha256": kept.card["sha256"], "tokens_seen": None}}
+    which.begun.card.pop("made")                   # edited by hand
+    assert begun_from(which)["begun_from"]["tokens_seen"] is None
     assert begun_from(recipe("eagle")) == {}
 
 
