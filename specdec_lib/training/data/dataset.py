@@ -97,6 +97,9 @@ def make_dataset(target: Target, text: ChatEncoder, records: Iterable[Mapping], 
     dropped = f"{sum(long)} with prompts of {longest - 1} or more tokens left out" if any(long) else ""
     refuse_too_few(len(train), len(held), dropped)
     ids = torch.tensor(frequent((data[i] for i in train), rows, text.facts.end))
+    if len(ids) < 2:
+        raise Refusal(f"the answers to train on hold one token alone, {int(ids[0])}, and a draft vocabulary needs two:"
+                      " give other --data or more --prompts")
     levels = sorted({*default_taps(target.layers), *default_exits(target.layers)})
     say(f"{len(train)} examples with {sum(len(data[i]) for i in train):,} tokens to train on, {len(held)} held out, "
         f"{len(ids)} tokens in the draft vocabulary{dropped and f', {dropped}'}")

@@ -125,6 +125,11 @@ def test_a_dataset_without_both_parts_is_refused_with_a_remedy(target, kept):
         make(target, list(filter(said, records())))
 
 
+def test_answers_of_one_token_alone_are_refused(target):
+    with pytest.raises(Refusal, match="one token alone"):
+        make(target, [{**one, "output": [END] * 9} for one in records()])
+
+
 def test_held_out_batches_come_with_the_family_of_each_answer(target):
     made = make(target)
     told = list(made.held_out((1, 3)))
