@@ -222,7 +222,7 @@ def save_state(folder: Path, drafter: Trainable, optimiser: torch.optim.Optimize
 def resume(folder: Path, drafter: Trainable, optimiser: torch.optim.Optimizer, settings: Settings) -> Progress:
     """Restores what `save_state` wrote into the net and the optimiser; a new Progress where there is no file.
 
-    Raises Refusal for a damaged file, another shape and other settings.
+    Raises Refusal for a damaged file, another shape, other settings, and more steps than are asked for.
     """
     from safetensors import SafetensorError, safe_open
 
@@ -241,6 +241,10 @@ def resume(folder: Path, drafter: Trainable, optimiser: torch.optim.Optimizer, s
         raise Refusal(f"{path} belongs to a drafter of another shape: give another --out, or delete it")
     if {"optimiser": "adamw"} | json.loads(about["settings"]) != json.loads(fixed_settings(settings)):
         raise Refusal(f"{path} was begun with other settings ({about['settings']}): repeat them, or delete it")
+    now = Progress(**json.loads(about["now"]))
+    if settings.steps is not None and now.step > settings.steps:
+        raise Refusal(f"{path} has {now.step} steps, more than the {settings.steps} asked for: give --steps"
+                      f" {now.step} or more, or another --out")
     with torch.no_grad():
         for name, parameter in parameters.items():
             parameter.copy_(tensors[f"weight.{name}"])
@@ -248,7 +252,7 @@ def resume(folder: Path, drafter: Trainable, optimiser: torch.optim.Optimizer, s
                      if f"{kind}.{name}" in tensors}
             optimiser.state[parameter] = {kind: value if kind == "step" else value.to(parameter.device)
                                           for kind, value in state.items()}
-    return Progress(**json.loads(about["now"]))
+    return now
 
 
 def fixed_settings(settings: Settings) -> str:

@@ -43,6 +43,12 @@ def test_a_small_set_is_overfitted(target, features, tmp_path, name, optimiser):
     assert sum(lines[-1]["right"]) > sum(lines[0]["right"]) + 0.2
 
 
+def test_a_fit_of_more_steps_than_are_asked_for_is_refused(target, features, tmp_path):
+    run(start(target), features, tmp_path, Settings(steps=3))
+    with pytest.raises(Refusal, match="has 3 steps, more than the 2 asked for"):
+        run(start(target), features, tmp_path, Settings(steps=2))
+
+
 def test_nothing_to_train_on_is_refused(target, features, tmp_path):
     with pytest.raises(Refusal, match="nothing to train on"):
         run(start(target), features, tmp_path, groups=[])
