@@ -65,7 +65,8 @@ class ScoresRequest(NamedTuple):
 def readable(budget: Budget, model: LM, session: Session) -> Budget:
     """The budget without tokens that this drafting model has no room for, or with none after a token that it lacks.
 
-    Its last forward reads the text and every drafted token but the last. It may have fewer padded tokens than a target.
+    Its last forward reads the text and every drafted token but the last. Its vocabulary may be padded less than the
+    target's, so the target may emit a token that it lacks.
     """
     room = budget.depth if model.context is None else max(0, model.context + 1 - len(session.tokens))
     room = room if max(session.tokens) < getattr(model, "vocab", inf) else 0
