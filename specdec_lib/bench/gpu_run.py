@@ -17,10 +17,11 @@ import torch
 
 from specdec_lib import catalog
 from specdec_lib.bench import usable
-from specdec_lib.bench.environment import DTYPES, open_environment
+from specdec_lib.bench.environment import DTYPES, Environment, open_environment
 from specdec_lib.bench.gpu_cells import CellFile, OutOfTime
 from specdec_lib.bench.gpu_costs import CONTEXTS, COPY, SHAPES, WIDTHS, measure_costs, measure_floor, measure_shapes
 from specdec_lib.bench.gpu_drafts import SPECS, measure_drafts
+from specdec_lib.bench.gpu_kernels import measure_kernels
 from specdec_lib.bench.gpu_tests import ROOT, run_tests
 from specdec_lib.bench.options import RunOptions, bench_prepared, prepare
 from specdec_lib.bench.plan import REPORT_PEERS
@@ -33,7 +34,7 @@ from specdec_lib.hub.locate import model_folder
 from specdec_lib.models.llama.decoder import Transformer
 from specdec_lib.types import Refusal
 
-STEPS = ("tests", "floor", "cost", "shapes", "drafts", "bench")
+STEPS = ("tests", "floor", "cost", "shapes", "drafts", "kernels", "bench")
 FIRST = ("ar", "sam+token-recycling", "eagle", "eagle2", "respec")                 # with the peers
 SECOND = ("diffuspec", "block-diffusion", "ddtree", "draft-model", "sam", "sam+eagle2", "respec-relaxed")
 Say = Callable[[str], None]
@@ -153,13 +154,23 @@ class GpuRun:
 
     def drafts(self) -> None:
         """Each captured work alone and the parts of rounds, of the methods whose drafters are captured."""
-        file, plan = self.file("drafts"), self.plan
+        file = self.file("drafts")
         if not file.held["finished"]:
-            world = open_environment(plan.target, plan.device, plan.dtype, say=self.say)
-            specs = tuple(spec for spec in SPECS if usable.why_unusable(spec, Kit(world.target, draft=world.draft,
-                          checkpoints=world.checkpoints, parts=catalog.make_part)) is None)
-            measure_drafts(file, world, self.check, specs, plan.max_new_tokens)
+            measure_drafts(file, *self.drafters(), self.plan.max_new_tokens)
         self.close(file)
+
+    def kernels(self) -> None:
+        """What each captured work launches, of the same methods."""
+        file = self.file("kernels")
+        if not file.held["finished"]:
+            measure_kernels(file, *self.drafters())
+        self.close(file)
+
+    def drafters(self) -> tuple[Environment, Callable[[], None], tuple[str, ...]]:
+        """The world with its checkpoints, the check of the time, and the methods of `SPECS` that it has."""
+        world = open_environment(self.plan.target, self.plan.device, self.plan.dtype, say=self.say)
+        kit = Kit(world.target, draft=world.draft, checkpoints=world.checkpoints, parts=catalog.make_part)
+        return world, self.check, tuple(spec for spec in SPECS if usable.why_unusable(spec, kit) is None)
 
     def bench(self) -> None:
         """Each group is a bench run in a folder of its own; one that fails leaves the next alone.

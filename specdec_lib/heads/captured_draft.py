@@ -65,7 +65,7 @@ class DraftTables(NamedTuple):
 
 
 class JoinedVocabulary(NamedTuple):
-    """The token of each column of logits, and what the tokens of the text add."""
+    """The token of each column of logits, and what the text's tokens add."""
 
     ids: Tensor                                    # [trained + room]
     rows: Tensor | None                            # [room, hidden] their output rows; None: none can join
@@ -73,17 +73,18 @@ class JoinedVocabulary(NamedTuple):
 
     @staticmethod
     def of(trained: Tensor, text: TextRows | None, added: Tensor, joined: Tensor) -> JoinedVocabulary:
-        """With the first `joined` of these tokens of the text [room]."""
+        """With the first `joined` of these tokens [room]."""
         unused = torch.arange(len(added), device=added.device) >= joined
         rows = text.every[added] if text is not None and len(added) else None
         return JoinedVocabulary(torch.cat((trained, added)), rows, unused)
 
     def logits(self, known: Tensor, read: Tensor) -> Tensor:
-        """Logits [rows, trained + room], from those of the trained tokens and what output rows read [rows, hidden]."""
+        """Logits [rows, trained + room] from those of trained tokens and what output rows read [rows, hidden]."""
         if self.rows is None:
             return known.float()
-        more = F.linear(read, self.rows).float().masked_fill_(self.unused, NEVER)
-        return torch.cat((known.float(), more), 1)
+        logits = torch.cat((known, F.linear(read, self.rows)), 1).float()
+        logits[:, known.shape[1]:].masked_fill_(self.unused, NEVER)
+        return logits
 
 
 class CapturedDraft(CapturedWork):

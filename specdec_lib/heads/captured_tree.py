@@ -7,6 +7,7 @@ All levels are computed; those behind the end of the growth are dropped on the h
 
 from __future__ import annotations
 
+from itertools import pairwise
 from math import inf, prod
 from typing import NamedTuple
 
@@ -24,8 +25,6 @@ from specdec_lib.models.llama.row_stats import TOP, packed_stats
 from specdec_lib.types import ROOT
 
 PARENT, SCORE, PROB, ROW = 1, 2, 3, NUMBERS         # columns of a candidate; the last is its parent's row
-
-
 WIDEST = 64                                        # beyond it ranking all candidates of a level takes too long
 
 
@@ -33,82 +32,89 @@ class TreeRows(NamedTuple):
     """The rows of one level of the tree."""
 
     x: Tensor                                      # [rows, hidden] outputs
-    nodes: Tensor                                  # [rows] their numbers in the pool, or ROOT
+    nodes: Tensor                                  # [rows] their numbers in the pool, or ROOT; doubles, as the scores
     scores: Tensor                                 # [rows] -inf: padding
-    seen: Tensor                                   # [rows, nodes] 1 where a row sees the row of a node
+    hidden: Tensor                                 # [rows, nodes] 0 where a row sees the row of a node, else -inf
 
 
 class CapturedTree(CapturedDraft):
     """The pool of a tree: candidates [pool, 8] level by level, best first in each, in double precision.
 
     The numbers of a candidate are those of `eagle_tree.h`, and the row of its parent in the level before. `more` is how
-    many nodes the final tree may have.
+    many nodes the final tree may have. The device computes little and starts many kernels, so what never changes is
+    made once, here.
     """
 
     def __init__(self, growth: Growth, place: Place, weights: EagleNetwork, cache: KVCache,
                  rope: tuple[Tensor, Tensor]):
-        self.growth = growth
-        super().__init__(growth.depth, growth.width * (growth.depth - 1), place, weights, cache, rope, more=1)
+        self.growth, width = growth, growth.width
+        super().__init__(growth.depth, width * (growth.depth - 1), place, weights, cache, rope, more=1)
         self.end = to_device(sorted(growth.end), self.device)
+        self.starts = [0, *(width + width * width * depth for depth in range(growth.depth))]     # of levels in the pool
+        self.number = torch.arange(self.starts[-1], dtype=torch.float64, device=self.device)
+        self.after = self.column(width * width) + 1                # 1 more than those before it in its level
+        unseen = torch.full((1, self.nodes), -inf, dtype=weights.embedding.dtype, device=self.device)
+        self.itself = unseen[:, :width].repeat(width, 1).fill_diagonal_(0)
+        zero = torch.zeros(1, dtype=torch.float64, device=self.device)
+        self.root = TreeRows(cache.kv, zero + ROOT, zero, unseen)  # its x is that of the call
 
     def drafted(self, x: Tensor, vocabulary: JoinedVocabulary, tables: DraftTables, more: Tensor) -> tuple[Tensor, ...]:
-        one = torch.zeros(1, dtype=torch.float64, device=self.device)
-        seen = torch.zeros(1, self.nodes, dtype=torch.uint8, device=self.device)
-        rows, pool = TreeRows(x, one.long() + ROOT, one, seen), []
-        for depth in range(self.growth.depth):
-            stats = packed_stats(self.logits(rows.x, vocabulary), vocabulary.ids, max(TOP, self.growth.width))
-            pool.append(children(stats, rows, self.growth))
-            if depth + 1 < self.growth.depth:
-                rows = self.next_level(pool, rows, tables, depth, more)
-        return (torch.cat(pool),)
+        rows, width, left = self.root._replace(x=x), self.growth.width, more - self.after
+        pool = torch.empty(self.starts[-1], NUMBERS + 1, dtype=torch.float64, device=self.device)
+        full = tables.hidden[self.width:self.width + 1].repeat(self.group * width, 1) if self.nodes else tables.hidden
+        for depth, (start, stop) in enumerate(pairwise(self.starts)):
+            stats = packed_stats(self.logits(rows.x, vocabulary), vocabulary.ids, max(TOP, width))
+            found = children(stats, rows, self.number[:len(stats)], self.growth)
+            torch.index_select(found, 0, found[:, SCORE].argsort(descending=True, stable=True), out=pool[start:stop])
+            if stop < len(pool):
+                rows = self.next_level(pool[:stop], start, rows, left, (depth, tables, full))
+        return (pool,)
 
-    def next_level(self, pool: list[Tensor], above: TreeRows, tables: DraftTables, depth: int,
-                   size: Tensor) -> TreeRows:
-        """The rows of the best candidates of the last level that may have children."""
-        width, last, start = self.growth.width, pool[-1], sum(map(len, pool[:-1]))
-        may = ranks_before(torch.cat([level[:, SCORE] for level in pool]), start) < size - 1
-        may &= (last[:, :1] != self.end).all(1) & (last[:, SCORE] > -inf)
-        chosen = (~may).byte().argsort(stable=True)[:width]      # those that may, best first, then padding
-        parents = last[chosen, ROW].long()
-        place = depth * width + self.column(width)
-        seen = above.seen[parents] | (self.column(self.nodes) == place[:, None]).byte()
-        x = self.layer(above.x[parents], last[chosen, 0].long(), self.level_view(tables, depth, seen))
-        scores = last[chosen, SCORE].masked_fill(~may[chosen], -inf)
-        return TreeRows(x, start + chosen, scores, seen)
+    def next_level(self, pool: Tensor, start: int, above: TreeRows, left: Tensor,
+                   place: tuple[int, DraftTables, Tensor]) -> TreeRows:
+        """The rows of the best candidates of the last level, from `start` on, that may have children.
 
-    def level_view(self, tables: DraftTables, depth: int, seen: Tensor) -> LayerView:
-        """The view of a level's rows, `depth` positions behind the context, which see it and the nodes of `seen`."""
-        width, nodes = self.growth.width, tables.where[self.width:]
-        base = nodes[:1]
-        whole = (self.column(self.columns) < base).byte().repeat(width, 1).index_copy_(1, nodes, seen)
-        hidden = torch.zeros(whole.shape, dtype=tables.hidden.dtype, device=self.device)
-        hidden.masked_fill_(whole == 0, -inf)
-        cos, sin = (table[base + depth].expand(width, -1) for table in self.rope)
-        rows = DraftTables(nodes[depth * width:(depth + 1) * width], cos, sin, hidden)
-        return rows.view(slice(0, width), self.group)
+        `left` says how many of earlier levels may rank before each, one more: those of its own lie in order.
+        """
+        width, last, (depth, tables, full) = self.growth.width, pool[start:], place
+        scores, parts = last[:, SCORE], slice(depth * width, (depth + 1) * width)
+        may = ranks_among(pool[:start, SCORE], scores, left[:len(last)])
+        if len(self.end):
+            may &= (last[:, :1] != self.end).all(1)
+        best, chosen = (part[:width] for part in torch.where(may, scores, -inf).sort(descending=True, stable=True))
+        picked = last[chosen].long()
+        tokens, parents = picked[:, 0], picked[:, ROW]
+        hidden = above.hidden[parents]
+        hidden[:, parts] = self.itself
+        where = tables.where[self.width:]
+        full.view(self.group, width, -1).index_copy_(2, where, hidden.expand(self.group, -1, -1))
+        cos, sin = (table[self.width + depth].expand(width, -1) for table in (tables.cos, tables.sin))
+        view = LayerView(where[parts], self.columns, cos, sin, full=full, products=True)
+        return TreeRows(self.layer(above.x[parents], tokens, view), self.number[start:][chosen], best, hidden)
 
 
-def children(stats: Tensor, rows: TreeRows, growth: Growth) -> Tensor:
-    """The best children [rows * width, 8] of these rows, best first, from the packed statistics [rows, 2k + 2]."""
-    k = stats.shape[1] // 2 - 1
+def ranks_among(earlier: Tensor, scores: Tensor, left: Tensor) -> Tensor:
+    """Whether fewer than `left` of the earlier levels' scores rank before each of these; equal earlier ones do."""
+    return (earlier >= scores[:, None]).sum(1) < left
+
+
+def children(stats: Tensor, rows: TreeRows, number: Tensor, growth: Growth) -> Tensor:
+    """The best children [rows * width, 8] of these rows, row by row, from the packed statistics [rows, 2k + 2].
+
+    `number` [rows] counts the rows from 0.
+    """
+    k, width, sharp = stats.shape[1] // 2 - 1, growth.width, growth.sharpness
     logits, ids, lse, entropy = stats[:, :k], stats[:, k:-2], stats[:, -2:-1], stats[:, -1:]
-    own, sharp = lse, growth.sharpness
+    own = (logits - lse).clamp_(max=0)
+    chances = own.exp()
+    best = chances[:, :2]
     if sharp != 1:                                 # over the best tokens alone, see `what/eagle2.py: log_chances`
-        own = sharp * logits[:, :1] + (sharp * (logits - logits[:, :1])).exp().sum(1, keepdim=True).log()
-    logp = (sharp * logits - own).clamp(max=0)[:, :growth.width]
-    best = (logits[:, :2] - lse).clamp(max=0).exp()
-    row = torch.arange(len(stats), device=stats.device).double()
-    columns = (ids[:, :growth.width], rows.nodes[:, None].double(), rows.scores[:, None] + logp, logp.exp(),
-               best[:, :1], best[:, 1:], entropy.clamp(min=0), row[:, None])
-    found = torch.stack([column.expand(-1, growth.width) for column in columns], -1).flatten(0, 1)
-    return found[found[:, SCORE].argsort(descending=True, stable=True)]
-
-
-def ranks_before(scores: Tensor, start: int) -> Tensor:
-    """How many candidates of the pool rank before each from `start` on: better ones, and equal earlier ones."""
-    place = torch.arange(len(scores), device=scores.device)
-    own, mine = scores[start:, None], place[start:, None]
-    return ((scores > own) | (scores == own) & (place < mine)).sum(1)
+        total = sharp * logits[:, :1] + (sharp * (logits - logits[:, :1])).exp().sum(1, keepdim=True).log()
+        own = (sharp * logits - total).clamp_(max=0)
+        chances = own.exp()
+    columns = (ids, rows.nodes[:, None], rows.scores[:, None] + own, chances, best[:, :1], best[:, 1:],
+               entropy.clamp(min=0), number[:, None])
+    return torch.stack([column[:, :width].expand(-1, width) for column in columns], -1).flatten(0, 1)
 
 
 def grown(rows: np.ndarray, growth: Growth) -> Candidates:

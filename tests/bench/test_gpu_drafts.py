@@ -6,6 +6,8 @@ from specdec_lib.bench import gpu_cells, gpu_drafts
 from specdec_lib.bench.environment import Environment
 from specdec_lib.bench.gpu_cells import CellFile
 from specdec_lib.bench.gpu_drafts import NODES, measure_drafts, shape_of
+from specdec_lib.bench.gpu_kernels import LAUNCHES, measure_kernels, without_times
+from specdec_lib.models.llama.cuda_graph import CapturedWork
 from specdec_lib.types import Draft
 from tests.test_cuda import output_kit, weights
 
@@ -40,3 +42,27 @@ def test_a_shape_names_the_work_and_its_whole_numbers(world):
     world.target((1, 2, 3), Draft())
     assert shape_of(world.target.lease.held.last) == {"work": "CapturedStep", "width": 4, "columns": 256, "depth": 4,
                                                       "size": 104}
+
+
+def test_kernels_of_every_captured_work_are_counted_once_and_again_after_a_cut(world, tmp_path, monkeypatch):
+    launches, launch = [], CapturedWork.launch
+    monkeypatch.setattr(CapturedWork, "launch", lambda work: launches.append(shape_of(work)) or launch(work))
+    file = CellFile(tmp_path / "kernels.json", {})
+    measure_kernels(file, world, lambda: None, ("ar", "eagle2"), 12)
+    works = [one for cell in file.cells for one in cell["works"]]
+    assert [cell["method"] for cell in file.cells] == ["ar", "eagle2"]
+    assert {one["work"] for one in works} == {"CapturedStep", "CapturedTree"}
+    shapes = [without_times(one) for one in works]
+    assert all(shapes.count(shape) == 1 for shape in shapes)
+    for one, shape in zip(works, shapes, strict=True):
+        found = {kernel["name"]: kernel["count"] for kernel in one["kernels"]}
+        assert found["aten::baddbmm"] == one["depth" if one["work"] == "CapturedStep" else "count"]
+        took = [kernel["microseconds"] for kernel in one["kernels"]]
+        assert took == sorted(took, reverse=True)
+        assert 0 < max(took) < 1e6
+        assert launches.count(shape) > LAUNCHES
+    cut = CellFile(tmp_path / "kernels.json", {})
+    cut.held |= {"cells": cut.cells[:1], "finished": False}
+    measure_kernels(cut, world, lambda: None, ("ar", "eagle2"), 12)
+    assert [[without_times(one) for one in cell["works"]] for cell in cut.cells] == [
+        [without_times(one) for one in cell["works"]] for cell in file.cells]

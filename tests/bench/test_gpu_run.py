@@ -22,7 +22,8 @@ from specdec_lib.types import Draft, Refusal
 from tests.training.folder import HELD, model_folder
 
 KINDS = ("inline", "thread")
-FILES = ("floor.json", "cost.json", "shapes.json", "drafts.json", "bench-1/summary.json")
+FILES = ("floor.json", "cost.json", "shapes.json", "drafts.json", "kernels.json",
+         "bench-1/summary.json")
 
 
 @pytest.fixture(scope="module")
@@ -32,8 +33,8 @@ def plan(tmp_path_factory):
     prompts = folder / "prompts.jsonl"
     prompts.write_text(json.dumps({"question_id": 1, "category": "qa", "turns": [HELD[0]]}) + "\n")
     return GpuPlan(folder / "out", str(model_folder(folder / "model")), "cpu", "float32",
-                   ("floor", "cost", "shapes", "drafts", "bench"), 2.0, 1, 6, ("ar", "sam"), ("hf-generate",),
-                   ("tiny",), prompts, (1, 4), (16,), 1 << 20)
+                   ("floor", "cost", "shapes", "drafts", "kernels", "bench"), 2.0, 1, 6, ("ar", "sam"),
+                   ("hf-generate",), ("tiny",), prompts, (1, 4), (16,), 1 << 20)
 
 
 def test_every_step_writes_what_it_measured_and_a_second_run_measures_nothing(plan, monkeypatch):
@@ -41,7 +42,7 @@ def test_every_step_writes_what_it_measured_and_a_second_run_measures_nothing(pl
     said = []
     assert run_gpu(plan, False, said.append), said
     assert "measured on the CPU" in said[0]
-    floor, cost, shapes, drafts, bench = (json.loads((plan.out / name).read_text()) for name in FILES)
+    floor, cost, shapes, drafts, kernels, bench = (json.loads((plan.out / name).read_text()) for name in FILES)
     assert floor["bandwidth"] > 1e8
     assert floor["cells"][0]["seconds"] == floor["cells"][0]["bytes"] / floor["bandwidth"]
     assert {(cell["mode"], cell["width"]) for cell in cost["cells"]} == {
@@ -53,6 +54,8 @@ def test_every_step_writes_what_it_measured_and_a_second_run_measures_nothing(pl
     assert [cell["method"] for cell in drafts["cells"]] == ["ar", "draft-model(depth=4)",
                                                              *(f"pearl(depth=4,workers='{kind}')" for kind in KINDS)]
     assert all(cell["seconds"] > 0 and cell["tokens"] == 6 and cell["works"] == [] for cell in drafts["cells"])
+    assert [{**cell, "works": 0} for cell in kernels["cells"]] == [{"method": cell["method"], "works": 0}
+                                                                   for cell in drafts["cells"]]
     assert {*bench["methods"], *bench["peers"]} == {"ar", "sam", "hf-generate"}
     before = {name: (plan.out / name).stat().st_mtime_ns for name in FILES}
     assert run_gpu(plan, False, said.append)

@@ -54,11 +54,11 @@ def test_a_draft_that_grows_token_by_token_feeds_one_row_of_each_and_multiplies_
     fed, call = [], PackedLinear.__call__
     monkeypatch.setattr(PackedLinear, "__call__", lambda layer, x: fed.append(len(x)) or call(layer, x))
     score_heads_together([(head, text, Draft((3,), (-1,))) for head, text in zip(shared, texts, strict=True)])
-    assert fed[:5] == [3] * 5                      # four products of the layer, and the trained output rows
-    assert fed[5:] == [1] * 3                      # the rows of each text's own tokens
+    assert fed[:4] == [3] * 4                      # of the layer, whose fourth adds to rows, and the trained outputs
+    assert fed[4:] == [1] * 3                      # the rows of each text's own tokens
     assert [(head.forwards, head.fed) for head in shared] == [(2, 6), (2, 11), (2, 16)]
     again = score_heads_together([(head, text, Draft((3,), (-1,))) for head, text in zip(shared, texts, strict=True)])
-    assert len(fed) == 8                           # what a head has just said costs no forward
+    assert len(fed) == 7                           # what a head has just said costs no forward
     assert [len(scores) for scores in again] == [2, 2, 2]
 
 

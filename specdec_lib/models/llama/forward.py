@@ -17,8 +17,9 @@ from specdec_lib.models.llama.compiled_layers import KeptOutputs
 from specdec_lib.models.llama.compiled_linear import LinearCode, normed, reads
 from specdec_lib.models.llama.config import LlamaConfig
 from specdec_lib.models.llama.invariant_attention import AttentionPart, Layout, Parents, attend_in_order, parts_of
+from specdec_lib.models.llama.packed_linear import PackedLinear
 from specdec_lib.models.llama.path_attention import PathAttention, PathRows
-from specdec_lib.models.llama.weights import LayerWeights, LlamaWeights
+from specdec_lib.models.llama.weights import LayerWeights, Linear, LlamaWeights
 
 Attend = Callable[[Tensor, LayerWeights, LlamaConfig], Tensor]     # `attended` over the caches of these rows
 GRAIN, LANES = 32768, 16                           # numbers that torch leaves to one thread; of its widest vector
@@ -110,7 +111,14 @@ def after_attention(x: Tensor, seen: Tensor, w: LayerWeights, shape: LlamaConfig
         return w.fused.rest(x, seen)
     x = w.out(seen).add_(x)
     gate, up = w.gate_up(scaled(x, shape.eps)).chunk(2, -1)
-    return w.down(silu(gate).mul_(up)).add_(x)
+    return onto(x, w.down, silu(gate).mul_(up))
+
+
+def onto(x: Tensor, layer: Linear, y: Tensor) -> Tensor:
+    """x + layer(y). Where the weight lies plain, as on a GPU, in x itself: one kernel there, which rounds once."""
+    if isinstance(layer, PackedLinear) and layer.product is None and layer.bias is None:
+        return x.addmm_(y, layer.weight.t())
+    return layer(y).add_(x)
 
 
 def silu(gate: Tensor) -> Tensor:
