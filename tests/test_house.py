@@ -118,7 +118,7 @@ def test_the_map_in_the_readme_is_what_the_imports_say():
 
 def test_every_card_has_a_notebook_every_part_a_test_of_its_name_and_tests_mirror_the_package():
     cards = [card for room in (*catalog.parts().values(), catalog.methods()) for card in room.values()]
-    broken = [f"the card {card.name} lacks idea, source or notebook" for card in cards
+    broken = [f"the card {card.name} lacks idea, source or a file notebooks/{card.notebook}.ipynb" for card in cards
               if not (card.idea and card.source and (ROOT / "notebooks" / f"{card.notebook}.ipynb").is_file())]
     broken += [f"{room}/{path.name} has no test of its name" for room in ROOMS
                for path in (LIB / room).glob("[a-z]*.py")

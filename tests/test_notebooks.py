@@ -210,7 +210,7 @@ def test_a_link_to_another_notebook_leads_to_one(book):
 
 @every_book
 def test_a_notebook_ends_with_its_neighbours_in_the_order_of_files_and_with_related_notebooks(book):
-    assert wrong_ending(cells(book)[-1].source, BOOKS.index(book)) == []
+    assert not (wrong := wrong_ending(cells(book)[-1].source, BOOKS.index(book))), "\n".join(wrong)
 
 
 def test_a_wrong_neighbour_at_the_end_of_a_notebook_is_found():
@@ -226,8 +226,8 @@ def wrong_ending(source: str, place: int) -> list[str]:
     parts = re.findall(r"\*\*(\w+):\*\* (.+?)(?= · \*\*|$)", " ".join(source.split("\n\n")[-1].split()))
     said = {way: re.findall(r"\[(\w+) [^]]+\]\((\S+?)\)", links) for way, links in parts}
     near = {"Previous": BOOKS[:place][-1:], "Next": BOOKS[place + 1:][:1]}
-    faults = [f"{way} is {said.get(way)}" for way, books in near.items()
-              if [name for _, name in said.get(way, [])] != [one.name for one in books]]
+    faults = [f"{way} is {named}, and the notebook there is {right}" for way, books in near.items()
+              if (named := [name for _, name in said.get(way, [])]) != (right := [one.name for one in books])]
     own = {BOOKS[place].name, *(one.name for books in near.values() for one in books)}
     faults += ["no related notebooks"] * (not {name for _, name in said.get("Related", [])} - own)
     return faults + [f"{number} is not {name}" for links in said.values() for number, name in links
