@@ -14,10 +14,11 @@ from types import MappingProxyType
 from typing import Any
 
 from specdec_lib.scores import RowStats, Scores
-from specdec_lib.speculate import answered, speculation
+from specdec_lib.speculate import answered, refuse_other, speculation
 from specdec_lib.types import (
     LM,
     NO_DICE,
+    Budget,
     How,
     Method,
     RandomNumbers,
@@ -120,22 +121,24 @@ def rounds(session: Session, target: LM, method: Method, dice: RandomNumbers = N
 
 def step(session: Session, target: LM, method: Method, dice: RandomNumbers = NO_DICE) -> Session:
     """One round: a budget, then one speculation with the target."""
-    asking = round_of(session, method, dice)
+    asking = round_of(session, method, dice, vocab=getattr(target, "vocab", None))
     return answered(asking, target(session.tokens, next(asking)))
 
 
 def round_of(session: Session, method: Method, dice: RandomNumbers = NO_DICE,
-             share: bool = False) -> Generator[Any, Any, Session]:
+             share: bool = False, vocab: int | None = None) -> Generator[Any, Any, Session]:
     """A round without its forward: yields the draft, is sent its scores and returns the session after the round.
 
     With `share`, a drafter that can leave its own forward to others yields what it asks for before that.
     """
     own = dice.fork(len(session.rounds))           # drafts may be redrawn at a position; the verdict's numbers are not
     start = perf_counter()
-    budget = method.when(session, own.fork("when")).within(session)
+    budget = method.when(session, own.fork("when"))
+    refuse_other(budget, Budget, method.when)
+    budget = budget.within(session)
     planned = perf_counter()
     found = yield from speculation(session, budget, method.what, method.how, own.fork("what"), dice,
-                                   share)
+                                   share, vocab)
     verifying = perf_counter()
     row_stats = found.scores.row_stats((0, *(node + 1 for node in found.verdict.path))[:len(found.verdict.tokens)])
     likelihood = logprobs(found.scores, row_stats, found.verdict)

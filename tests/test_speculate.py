@@ -3,6 +3,7 @@
 from dataclasses import dataclass
 
 import pytest
+import torch
 
 from specdec_lib.dice import Dice
 from specdec_lib.exact import distance, every_outcome
@@ -10,8 +11,9 @@ from specdec_lib.how.match import Match
 from specdec_lib.how.rejection import Rejection
 from specdec_lib.loop import begin
 from specdec_lib.models.table import Table
-from specdec_lib.speculate import as_draft, speculate
-from specdec_lib.types import LM, Budget, Draft, How, Method, Verdict, What
+from specdec_lib.scores import Categorical
+from specdec_lib.speculate import as_draft, refuse_verdict, speculate
+from specdec_lib.types import LM, Budget, Draft, How, Method, Refusal, Verdict, What
 from specdec_lib.what.draft_model import DraftModel
 from specdec_lib.when.fixed import Fixed
 from tests.worlds import DRAFT, PROMPT, WARM, run, true_law
@@ -98,3 +100,57 @@ def test_the_middle_model_scores_only_what_was_drafted():
 
     speculate(begin(PROMPT, 9), Budget(0), Watched(), DraftModel(DRAFT), Match(), Dice(0))
     assert calls == [0]
+
+
+def two(session, budget, dice):
+    return Draft((1, 2), (-1, 0))
+
+
+BAD_DRAFTS = [
+    ([1], "it is of the type list"), (Draft((1, 5), (-1, 0)), "token 5, and the target's are .* to 2"),
+    (Draft((-2,), (-1,)), "token -2"), (Draft((1.0,), (-1,)), "a tuple of int"),
+    (Draft((1, 2), (1, -1)), "node 0 has the parent 1"), (Draft((1,), (-2,)), "node 0 has the parent -2"),
+    (Draft((1, 2), (-1,)), "parents has 1 entries for 2"), (Draft((1,), (-1,), source=("a", "b")), "source has 2")]
+BAD_VERDICTS = [
+    (None, "it is of the type NoneType"), (Verdict((), ()), r"its path, \(\), and one more, got \(\)"),
+    (Verdict((0, 1, 2), (1, 2, 0, 0)), "no path .* of 2 nodes"), (Verdict((1,), (2, 0)), r"\(1,\) is no path"),
+    (Verdict((0,), (2, 0)), r"those of its path, \(1,\)"), (Verdict((0,), (1, 0, 0)), "and one more, got"),
+    (Verdict((), (3,)), "token 3")]
+
+
+@pytest.mark.parametrize(("wrong", "why"), BAD_DRAFTS)
+def test_a_wrong_draft_is_refused_by_the_name_of_its_drafter(wrong, why):
+    def careless(session, budget, dice):
+        return wrong
+
+    with pytest.raises(Refusal, match=f"careless returned no valid .*{why}"):
+        run(Method(Fixed(2), careless, Match()), Dice(0), sampling=None)
+
+
+@pytest.mark.parametrize(("wrong", "why"), BAD_VERDICTS)
+def test_a_wrong_verdict_is_refused_and_does_not_run_for_ever(wrong, why):
+    def careless(session, draft, scores, dice):
+        return wrong
+
+    with pytest.raises(Refusal, match=f"careless returned no valid .*{why}"):
+        run(Method(Fixed(2), two, careless), Dice(0), sampling=None)
+
+
+def test_a_policy_that_returns_a_number_is_refused():
+    def careless(session, dice):
+        return 4
+
+    with pytest.raises(Refusal, match="careless returned no valid Budget: it is of the type int"):
+        run(Method(careless, two, Match()), Dice(0), sampling=None)
+
+
+@pytest.mark.parametrize("chance", [0.0, -0.5, float("nan")])
+def test_a_token_that_q_could_not_have_drawn_is_refused(chance):
+    q = Categorical(torch.tensor([1, 2]), torch.tensor([chance, 1 - chance]))
+    with pytest.raises(Refusal, match=f"token 1 with q = {chance}"):
+        run(Method(Fixed(1), lambda *given: Draft((1,), (-1,), (q,)), Rejection()), Dice(0))
+
+
+def test_a_token_off_a_recordings_text_is_told_as_one():
+    with pytest.raises(Refusal, match="token -1, .* a recording has -1 off its greedy lossless text"):
+        refuse_verdict(Verdict((), (-1,)), Draft(), Match())

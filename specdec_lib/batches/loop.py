@@ -120,7 +120,8 @@ def seated_together(newcomers: Sequence[tuple[int, BatchRequest]], clock: Clock,
 def one_forward(running: Sequence[SequenceInBatch], score: Score, count: int, clock: Clock,
                 start: float, fill: Fill | None = None) -> list[SequenceInBatch]:
     """One round of every sequence, with one forward for all."""
-    asking = [round_of(one.session, one.request.method, one.request.dice, fill is not None) for one in running]
+    asking = [round_of(one.session, one.request.method, one.request.dice, fill is not None,
+                       getattr(one.request.target, "vocab", None)) for one in running]
     drafts, filling = drafted(asking, fill, clock)
     before = clock()
     scores = score([(one.request.target, one.session.tokens, draft)

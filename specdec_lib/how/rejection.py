@@ -15,7 +15,7 @@ from typing import cast
 
 from specdec_lib.cards import Card
 from specdec_lib.scores import Distribution, Scores
-from specdec_lib.types import ROOT, Draft, RandomNumbers, Session, Verdict
+from specdec_lib.types import ROOT, Draft, RandomNumbers, Refusal, Session, Verdict
 
 
 @dataclass(frozen=True)
@@ -41,7 +41,13 @@ class Rejection:
 
 def acceptance(p: Distribution, q: Distribution | None, token: int) -> float:
     """Probability min(1, p(x) / q(x)) of accepting `token`; p(x) itself for a deterministic proposal (q is None)."""
-    return p.probability(token) if q is None else min(1.0, p.probability(token) / q.probability(token))
+    if q is None:
+        return p.probability(token)
+    drawn = q.probability(token)
+    if not drawn > 0:
+        raise Refusal(f"a draft holds token {token} with q = {drawn}: q is what the token was drawn from and above 0"
+                      " there; a token that was not drawn has None")
+    return min(1.0, p.probability(token) / drawn)
 
 
 CARD = Card("rejection", idea="accept with probability p/q, else draw from the residual",

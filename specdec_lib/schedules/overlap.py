@@ -29,6 +29,7 @@ from specdec_lib.lazy import torch
 from specdec_lib.loop import logprobs
 from specdec_lib.schedules.workers import Drafted, DraftWorker, Workers
 from specdec_lib.scores import Categorical, RowStats, Scores, TokenStats
+from specdec_lib.speculate import refuse_other, refuse_verdict
 from specdec_lib.trees import below, merged, nodes_along, with_children
 from specdec_lib.types import (
     LM,
@@ -227,8 +228,10 @@ def verify(session: Session, flight: Flight, tree: Draft, new: Draft, scores: Sc
     heads = len(draft) - len(tree)
     seen: Any = WithoutLastRows(scores, heads) if heads else scores
     verdict = method.how(session, draft, seen, dice)
-    if verdict.tokens[-1] == UNSEEN:
+    refuse_other(verdict, Verdict, method.how)
+    if verdict.tokens[-1:] == (UNSEEN,):
         verdict = Verdict(verdict.path, verdict.tokens[:-1])
+    refuse_verdict(verdict, draft, method.how)
     return draft, verdict.until(session), seen
 
 

@@ -22,6 +22,7 @@ from time import perf_counter
 from typing import Any, NamedTuple, Protocol
 
 from specdec_lib.lazy import torch
+from specdec_lib.speculate import drafted
 from specdec_lib.types import Budget, Draft, RandomNumbers, Refusal, Session, What
 
 INLINE, THREAD, PROCESS = KINDS = ("inline", "thread", "process")
@@ -50,7 +51,7 @@ class DraftWorker(Protocol):
 def draft_timed(what: What, session: Session, budget: Budget, dice: RandomNumbers) -> Drafted:
     """A draft and the seconds it took; a budget of depth 0 drafts nothing."""
     start = perf_counter()
-    draft = what(session, budget, dice) if budget.depth else Draft()
+    draft = drafted(what, session, budget, dice) if budget.depth else Draft()
     return Drafted(draft, perf_counter() - start)
 
 
@@ -181,8 +182,7 @@ def shared_prefix(one: tuple[int, ...], other: tuple[int, ...]) -> int:
     """How many first tokens two sequences have in common."""
     if one == other[:len(one)]:                    # the usual case: the text went on
         return len(one)
-    return next(place for place, (mine, yours) in enumerate(zip(one, (*other, -1), strict=False))
-                if mine != yours)
+    return next(place for place, (mine, yours) in enumerate(zip(one, (*other, -1), strict=False)) if mine != yours)
 
 
 def serve(pipe: Connection, parents: Connection, what: What, session: Session, cores: frozenset[int]) -> None:
