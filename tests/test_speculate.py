@@ -144,7 +144,7 @@ def test_a_policy_that_returns_a_number_is_refused():
         run(Method(careless, two, Match()), Dice(0), sampling=None)
 
 
-@pytest.mark.parametrize("chance", [0.0, -0.5, float("nan")])
+@pytest.mark.parametrize("chance", [0.0, -0.5])
 def test_a_token_that_q_could_not_have_drawn_is_refused(chance):
     q = Categorical(torch.tensor([1, 2]), torch.tensor([chance, 1 - chance]))
     with pytest.raises(Refusal, match=f"token 1 with q = {chance}"):

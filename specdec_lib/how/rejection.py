@@ -43,11 +43,14 @@ def acceptance(p: Distribution, q: Distribution | None, token: int) -> float:
     """Probability min(1, p(x) / q(x)) of accepting `token`; p(x) itself for a deterministic proposal (q is None)."""
     if q is None:
         return p.probability(token)
-    drawn = q.probability(token)
-    if not drawn > 0:
-        raise Refusal(f"a draft holds token {token} with q = {drawn}: q is what the token was drawn from and above 0"
-                      " there; a token that was not drawn has None")
-    return min(1.0, p.probability(token) / drawn)
+    try:
+        chance = min(1.0, p.probability(token) / q.probability(token))
+    except ZeroDivisionError:
+        chance = -1.0
+    if chance < 0:
+        raise Refusal(f"a draft holds token {token} with q = {q.probability(token)}: q is what it was drawn from,"
+                      " and above 0 there; a token that was not drawn has None")
+    return chance
 
 
 CARD = Card("rejection", idea="accept with probability p/q, else draw from the residual",
