@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import ExitStack
 from dataclasses import dataclass, fields, replace
 from functools import partial
 from math import inf
@@ -26,7 +27,7 @@ from specdec_lib.hub.load import load_lm, torchs_dtype
 from specdec_lib.hub.tokenizer import Tokenizer
 from specdec_lib.training.base_checkpoint import refuse_going_on
 from specdec_lib.training.data.answers import MIX, AnswerPlan, make_answers
-from specdec_lib.training.data.dataset import ROWS
+from specdec_lib.training.data.dataset import ROWS, Dataset
 from specdec_lib.training.data.prompt_sources import read_prompts, texts
 from specdec_lib.training.fit_hrad import HradSettings
 from specdec_lib.training.fit_length import LengthSettings
@@ -83,7 +84,21 @@ def train_by_names(names: Sequence[str], target: str, device: str, dtype: str, t
 
 
 def trained(one: Training, *common: Any) -> Checkpoint:
-    """Trains this one; `common` is what all kinds of training take."""
+    """Trains this one; `common` is what all kinds of training take, ending with what prepares the data.
+
+    From then on no other process trains, measures or writes it: Refusal naming the one that does.
+    """
+    *before, prepare = common
+    with ExitStack() as stack:
+        def prepare_alone(*given: Any) -> Dataset:
+            stack.enter_context(alone_in(one.order.out / "work" / one.name))
+            return prepare(*given)
+
+        return train_as_named(one, *before, prepare_alone)
+
+
+def train_as_named(one: Training, *common: Any) -> Checkpoint:
+    """The training of this name."""
     if isinstance(one.settings, LengthSettings):
         return train_length(one.settings, *common)
     if one.settings is not None:

@@ -17,6 +17,7 @@ from specdec_lib.bench.provenance import card_provenance, provenance
 from specdec_lib.checkpoints.card import card_text
 from specdec_lib.checkpoints.checkpoint_files import Checkpoint
 from specdec_lib.checkpoints.trainable import CANVAS, DIGITS, PRONOUNCING
+from specdec_lib.files import alone_in
 from specdec_lib.models.threads import for_model
 from specdec_lib.training.pipeline import TrainingOrder
 from specdec_lib.training.train_canvas import CanvasOrder, train_canvas
@@ -64,7 +65,8 @@ def train_own_model(name: str, order: OwnOrder, shaping: Sequence[str], say: Say
     check_threads(order.threads)
     for_model(order.threads or 1)
     dtype = "float32" if order.dtype == "auto" else dtype_of(order.dtype, "cpu")
-    return card_text(train(order, card_provenance(provenance(), dtype), say, progress).card)
+    with alone_in(order.out / "work" / name):      # until it is measured and its card written
+        return card_text(train(order, card_provenance(provenance(), dtype), say, progress).card)
 
 
 def canvas(order: OwnOrder, made: Mapping, say: Say, progress: Progress) -> Checkpoint:

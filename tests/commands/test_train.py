@@ -6,9 +6,10 @@ import pytest
 import torch
 
 from specdec_lib.checkpoints.card import refuse_other_folder
-from specdec_lib.commands import train
+from specdec_lib.commands import train, train_own
 from specdec_lib.training.losses.objective import Objective
 from specdec_lib.types import Refusal
+from tests.held_folder import refused_beside_another
 from tests.training.folder import model_folder
 from tests.training.other_target import other_target
 
@@ -28,6 +29,16 @@ def asked(folder, tmp_path):
         return train.train_by_names([name], **words | other)[0]
 
     return ask
+
+
+def test_what_another_process_trains_measures_or_writes_is_refused(asked, tmp_path, monkeypatch):
+    monkeypatch.setattr(train, "train_ngram", lambda *given: given[-1]() and pytest.fail("both train"))
+    monkeypatch.setattr(train, "prepare_dataset", lambda: True)
+    monkeypatch.setattr(train_own, "OWN_MODELS", {"g2p": ((), lambda *given: pytest.fail("both train"))})
+    with refused_beside_another(tmp_path / "work" / "ngram"):
+        asked("ngram", dtype="float32")
+    with refused_beside_another(tmp_path / "work" / "g2p"):
+        asked("g2p", target=train.DEFAULT, dtype="float32", cache=train.TrainingOrder.cache)
 
 
 class Seen(Exception):
