@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from specdec_lib.commands import html_page, notebook_runner
 from specdec_lib.commands.notebook import values_of
+from specdec_lib.files import alone_in
 from specdec_lib.types import Refusal
 
 if TYPE_CHECKING:
@@ -59,7 +60,8 @@ def write_report(run: Path, values: Mapping[str, Any] | None = None, progress: b
     if not (run / "summary.json").is_file():
         raise Refusal(f"{run} holds no finished run: measure one with `specdec bench --out {run}`")
     executed = run / "report.ipynb"
-    notebook_runner.run_notebook(report_notebook(), executed, {**(values or {}), "run": str(run.resolve())},
-                                 env=notebook_runner.export_env(), progress=progress)
-    return html_page.to_html(executed, run / "report.html", code=False, title="Speculative decoding, measured",
-                             numbers=True)
+    with alone_in(run):
+        notebook_runner.run_notebook(report_notebook(), executed, {**(values or {}), "run": str(run.resolve())},
+                                     env=notebook_runner.export_env(), progress=progress)
+        return html_page.to_html(executed, run / "report.html", code=False, title="Speculative decoding, measured",
+                                 numbers=True)

@@ -22,7 +22,7 @@ from specdec_lib.commands.page_conclusion import concluded
 from specdec_lib.commands.page_links import unquote
 from specdec_lib.commands.site_findings import findings_page
 from specdec_lib.commands.site_pages import GALLERY, bibliography_page, gallery_page, index_page
-from specdec_lib.files import write_text
+from specdec_lib.files import alone_in, write_text
 from specdec_lib.types import Refusal
 
 PLOTLY = "plotly.min.js"
@@ -46,10 +46,18 @@ def write_site(out: Path, words: Sequence[str] | None = None, jobs: int = 2, smo
                progress: Callable[[int, int, str], None] = lambda *_: None) -> Path:
     """Executes these notebooks, or all, `jobs` at once, and writes the site; returns its first page.
 
-    Raises NotebookError after everything else is written, if a notebook failed or a link leads nowhere.
+    Raises NotebookError after everything else is written, if a notebook failed or a link leads nowhere, and Refusal
+    while another process writes a site there.
     """
     chosen = list(notebooks().values()) if words is None else chosen_notebooks(words)
     refuse_other_site(out)
+    with alone_in(out):
+        return write_chosen(chosen, out, jobs, smoke, progress)
+
+
+def write_chosen(chosen: Sequence[Path], out: Path, jobs: int, smoke: bool,
+                 progress: Callable[[int, int, str], None]) -> Path:
+    """The same for these notebooks, in a folder that is this process's own."""
     work, failed, done, kernels = out / "executed", list[str](), list[Path](), list[Any]()
     work.mkdir(parents=True, exist_ok=True)
 

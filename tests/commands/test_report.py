@@ -15,6 +15,7 @@ from specdec_lib.cost.curves import CostCurve
 from specdec_lib.hub.tokenizer import TextStream
 from specdec_lib.models.table import Table
 from tests.commands.test_figure_csv import LINK, linked
+from tests.held_folder import refused_beside_another
 from tests.hostile import SCRIPT, running
 
 TARGET = Table({(): (0.2, 0.7, 0.1), (1,): (0.8, 0.15, 0.05), (0, 1): (0.1, 0.2, 0.7)})
@@ -36,6 +37,13 @@ def finished(folder, methods):
                         about=ABOUT)
     run_bench(Plan(methods, max_new_tokens=8, prompts=SCRIPT, draft=SCRIPT), world, prompts, folder,
               lambda: CostCurve((1, 5, 9), (8,), ((1.0, 1.2, 2.0),)))
+
+
+def test_two_reports_are_not_written_into_one_run_at_once(tmp_path, monkeypatch):
+    (tmp_path / "summary.json").write_text("{}")
+    monkeypatch.setattr(report.notebook_runner, "run_notebook", lambda *given, **how: pytest.fail("both ran"))
+    with refused_beside_another(tmp_path):
+        report.write_report(tmp_path)
 
 
 @pytest.mark.notebooks

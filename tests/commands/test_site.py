@@ -18,6 +18,7 @@ from specdec_lib.commands.html_page import page_bar
 from specdec_lib.commands.notebook import notebooks
 from specdec_lib.commands.notebook_runner import NotebookError
 from specdec_lib.commands.site_pages import GALLERY, TOUR, bibliography_page, gallery_page, index_page, subject
+from tests.held_folder import refused_beside_another
 from tests.small_bench import refused
 
 
@@ -77,6 +78,13 @@ def test_another_site_is_never_mixed_with_this_one(tmp_path, capsys):
     assert [path.name for path in tmp_path.iterdir()] == ["index.html"]
     (tmp_path / "index.html").write_text(page_bar())
     site.refuse_other_site(tmp_path)
+
+
+def test_two_sites_are_not_written_into_one_folder_at_once(tmp_path, monkeypatch):
+    monkeypatch.setattr(site, "write_pages", lambda *given: pytest.fail("both wrote pages"))
+    monkeypatch.setattr(site.notebook_runner, "run_notebook", lambda *given, **how: pytest.fail("both ran"))
+    with refused_beside_another(tmp_path):
+        site.write_site(tmp_path, ["00"])
 
 
 @pytest.mark.notebooks
