@@ -45,13 +45,18 @@ def refuse_special(path: Path) -> None:
 
 
 def check_file_place(path: Path) -> None:
-    """Refuses, before work begins, a path where no file can be put: a folder, a pipe, a device, or one below a file."""
+    """Refuses, before work begins, a path where no file can be put.
+
+    That is a folder, a pipe, a device, one below a file, and one in a folder that this user may not write in.
+    """
     refuse_special(path)
     if path.is_dir():
         raise Refusal(f"{path} is a folder, and a file is written there: give the path of a file")
     above = next(parent for parent in path.absolute().parents if os.path.lexists(parent))
     if not above.is_dir():
         raise Refusal(f"{path} cannot be written, because {above} is no folder: give another path")
+    if not os.access(above, os.W_OK):
+        raise Refusal(f"{path} cannot be written, because you may not write in {above}: give another path")
 
 
 def write_atomically(path: Path, write: Callable[[Path], Any]) -> None:

@@ -102,6 +102,13 @@ def test_a_file_is_never_put_in_the_place_of_a_pipe_a_device_or_a_folder(tmp_pat
     check_file_place(tmp_path / "file")
 
 
+def test_a_folder_that_may_not_be_written_in_is_refused_before_work_begins(tmp_path, monkeypatch):
+    monkeypatch.setattr(os, "access", lambda place, mode: place != tmp_path)       # root may write in any other
+    for place in (tmp_path / "a.json", tmp_path / "new" / "a.json"):
+        with pytest.raises(Refusal, match="may not write in .*: give another path"):
+            check_file_place(place)
+
+
 def test_the_lock_of_another_program_is_neither_emptied_nor_removed(tmp_path):
     (tmp_path / "link").mkdir()
     (tmp_path / "link" / LOCK).symlink_to("../outside")
