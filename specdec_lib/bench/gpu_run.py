@@ -28,7 +28,7 @@ from specdec_lib.bench.plan import REPORT_PEERS
 from specdec_lib.bench.provenance import without_folders
 from specdec_lib.cards import Kit
 from specdec_lib.checkpoints.trainable import PRONOUNCING
-from specdec_lib.files import alone_in, write_text
+from specdec_lib.files import DiskFull, alone_in, write_text
 from specdec_lib.hub.load import load_lm
 from specdec_lib.hub.locate import model_folder
 from specdec_lib.models.llama.decoder import Transformer
@@ -175,17 +175,18 @@ class GpuRun:
     def bench(self) -> None:
         """Each group is a bench run in a folder of its own; one that fails leaves the next alone.
 
-        What failed is written beside its folder, with the last decode that was begun.
+        What failed is written beside its folder, with the last decode that was begun, until it runs without a failure.
         """
         for place, group in enumerate(self.plan.groups):
             out = self.plan.out / f"bench-{place + 1}"
+            error_file = out.with_name(f"{out.name}-error.txt")
             try:
                 self.bench_group(self.options(place, group), out)
-            except OutOfTime:
+                error_file.unlink(missing_ok=True)
+            except (OutOfTime, DiskFull):      # a full disk is full for the next group, too
                 raise
             except Exception as error:             # whatever a device makes of it, the other groups are measured
-                write_text(out.with_name(f"{out.name}-error.txt"),
-                           f"{', '.join(group)}; last begun: {self.last}\n\n{traceback.format_exc()}")
+                write_text(error_file, f"{', '.join(group)}; last begun: {self.last}\n\n{traceback.format_exc()}")
                 self.failed.append(f"{out.name}: {type(error).__name__}: {str(error).splitlines()[:1]}")
 
     def options(self, place: int, methods: Sequence[str]) -> RunOptions:

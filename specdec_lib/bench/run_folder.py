@@ -191,7 +191,7 @@ def writing_run(folder: Path) -> Iterator[None]:
         with writing(folder):
             yield
     except DiskFull as error:
-        raise Refusal(f"{error}; finished prompts are kept") from None
+        raise DiskFull(f"{error}; finished prompts are kept") from None
     except FileExistsError:
         raise Refusal(f"{folder} is a file, and a run is a folder: choose another --out") from None
     except OSError as error:

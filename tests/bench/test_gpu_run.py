@@ -1,5 +1,6 @@
 """The whole of `specdec gpu` on a CPU and a tiny random model: every step writes, and nothing is done twice."""
 
+import errno
 import json
 from dataclasses import replace
 from itertools import pairwise
@@ -13,6 +14,7 @@ from specdec_lib.bench import gpu_cells, gpu_costs
 from specdec_lib.bench.gpu_cells import CellFile, OutOfTime, bytes_read
 from specdec_lib.bench.gpu_costs import MODES
 from specdec_lib.bench.gpu_run import GpuPlan, GpuRun
+from specdec_lib.bench.run_folder import writing_run
 from specdec_lib.commands.gpu import run_gpu
 from specdec_lib.hub.load import load_lm
 from specdec_lib.models.llama.decoder import Transformer
@@ -114,6 +116,22 @@ def test_a_group_that_fails_leaves_the_next_alone_and_says_where(plan, monkeypat
     said = (tmp_path / "bench-1-error.txt").read_text()
     assert said.startswith("ar, sam; last begun: sam, prompt 3\n")
     assert "in bench_group" in said
+    assert run.run()[1:] == []
+    assert not (tmp_path / "bench-1-error.txt").exists()
+
+
+def test_a_full_disk_ends_the_run_and_is_no_failure_of_a_group(plan, monkeypatch, tmp_path):
+    run, begun = GpuRun(replace(plan, out=tmp_path, steps=("bench",)), lambda line: None), []
+    monkeypatch.setattr(GpuPlan, "groups", (("ar", "sam"), ("ar", "prompt-lookup")))
+
+    def bench_group(options, out):
+        begun.append(out)
+        with writing_run(out):
+            raise OSError(errno.ENOSPC, "No space left on device")
+    monkeypatch.setattr(run, "bench_group", bench_group)
+    with pytest.raises(Refusal, match=r"bench-1 cannot be written: its disk is full.* finished prompts are kept"):
+        run.run()
+    assert begun == [tmp_path / "bench-1"]
 
 
 @pytest.mark.parametrize(("content", "said"), [
