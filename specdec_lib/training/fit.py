@@ -10,7 +10,7 @@ import gzip
 import json
 import math
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from time import perf_counter
@@ -263,7 +263,8 @@ def fixed_settings(settings: Settings) -> str:
 
 def keep_log(checkpoint: Path, *folders: Path) -> None:
     """Stores the logs of these fits beside their checkpoint, compressed; the same logs give the same bytes."""
-    packed = gzip.compress("".join((folder / LOG).read_text() for folder in folders).encode(), mtime=0)
+    lines = [line + "\n" for folder in folders for line in whole_lines(folder / LOG)]
+    packed = gzip.compress("".join(lines).encode(), mtime=0)
     write_atomically(checkpoint / KEPT_LOG, lambda partial: partial.write_bytes(packed))
 
 
@@ -274,17 +275,20 @@ def read_log(path: Path) -> list[dict]:
     return [json.loads(line) for line in text.splitlines()]
 
 
+def whole_lines(path: Path) -> list[str]:
+    """The lines of a log up to the first one that a kill cut off or that is damaged; none where there is no log."""
+    kept = []
+    with suppress(FileNotFoundError, ValueError, KeyError, TypeError):
+        for line in path.read_text(encoding="utf-8", errors="replace").splitlines():
+            json.loads(line)["step"]
+            kept.append(line)
+    return kept
+
+
 @contextmanager
 def open_log(path: Path, now: Progress) -> Iterator[TextIO]:
     """The log opened for appending, without the lines written after the last save; DiskFull where it cannot grow."""
-    kept = []
-    if path.is_file():
-        for line in path.read_text().splitlines():
-            try:
-                if json.loads(line)["step"] <= now.step and now.step:
-                    kept.append(line)
-            except (ValueError, KeyError):
-                break                              # a line that was cut off by the kill
+    kept = [line for line in whole_lines(path) if now.step and json.loads(line)["step"] <= now.step]
     write_text(path, "".join(line + "\n" for line in kept))
     with writing(path), path.open("a") as log:
         yield log

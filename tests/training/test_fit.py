@@ -157,3 +157,7 @@ def test_a_log_is_kept_packed_beside_the_checkpoint_and_read_from_either_place(t
     keep_log(shelf, tmp_path)
     assert read_log(shelf / KEPT_LOG) == read_log(tmp_path / LOG) == lines
     assert (shelf / KEPT_LOG).read_bytes() == first
+    with (tmp_path / LOG).open("ab") as damaged:
+        damaged.write(b'{"step": 2, "lo\xff\0')
+    keep_log(shelf, tmp_path, tmp_path / "gone")
+    assert (shelf / KEPT_LOG).read_bytes() == first
