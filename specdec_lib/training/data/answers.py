@@ -35,6 +35,7 @@ MIX = (0.0, 0.7, 0.0, 1.0, 0.0, 0.7, 0.0, 1.0, 0.0, 0.7)    # temperatures of ev
 OWN = "self"                                       # the source of prompts that the target made up
 PROMPT = 192                                       # tokens the target may take to make one up
 READ = 1024                                        # tokens a prompt may have, if nothing else is said
+USELESS = 20                                       # prompts of no use before more minutes are advised no longer
 STUMP = 16                                         # an answer cut by the clock before that is dropped
 AT_ONCE, MANY = {"cpu": 32}, 1024                  # answers under way; many where a step costs little more with them
 BATCHES = 8                                        # of a shard at least, if many: at its end rows run out of prompts
@@ -84,7 +85,7 @@ class PromptLot:
         self.records: list[Record] = []
         self.waiting: deque[Request] = deque()
         self.started: Counter[str] = Counter()     # answers begun, per source
-        self.making = self.tried = self.tokens = 0
+        self.making = self.tried = self.useless = self.tokens = 0
 
     def poll(self) -> Request | None:
         """What to run next; None when the shard is full or has its tokens, as far as is known by now."""
@@ -133,6 +134,7 @@ class PromptLot:
         else:
             self.making -= 1
             prompt = self_prompts(self.text, reply.output) if reply.whole else None
+            self.useless += reply.whole and prompt is None
             request = None if prompt is None else self.begin(Asked((prompt,), OWN))
         if request is not None:
             self.waiting.append(request)
@@ -176,10 +178,11 @@ def room_for_prompts(lm: Target, text: Tokenizer, plan: AnswerPlan) -> int:
     return min(plan.read, lm.context - plan.max_new)
 
 
-def no_answers(prompts: Sequence[Path], plan: AnswerPlan, room: int) -> Refusal:
+def no_answers(prompts: Sequence[Path], plan: AnswerPlan, room: int, useless: int) -> Refusal:
     """Why no prompt was answered: those of the files are too long, and those that the target made up of no use."""
     if not prompts:
-        return Refusal("the target made up no prompt that can be used: give some in a file")
+        return Refusal(f"none of the prompts that the target made up can be used ({useless:,} whole ones): give some"
+                       " with --prompts")
     own = ", and the target made up none that can be used" if plan.own else ""
     return Refusal(f"each prompt in {', '.join(map(str, prompts))} has more than {room} tokens, the chat template's"
                    f" included, and no more may come before an answer of {plan.max_new}{own}: give shorter ones")
@@ -226,7 +229,7 @@ def make_answers(lm: Target, text: Tokenizer, folder: str | Path, tokens: int, m
     shards = Shards(folder, target or name_of(lm, text))
     closed = never | firsts(shards)
     rows = batched_model(lm)                       # its memory serves all shards
-    count, tried, stopped = 0, 0, "tokens"
+    count, tried, useless, stopped = 0, 0, 0, "tokens"
     late = lambda: clock() - begun >= 60 * minutes               # noqa: E731
     while shards.tokens < tokens and stopped == "tokens":
         place = shards.free                        # one that was damaged is made as long as it was
@@ -238,14 +241,14 @@ def make_answers(lm: Target, text: Tokenizer, folder: str | Path, tokens: int, m
                                     kept.running, kept.steps, kept.keep):
             kept.take(reply)
             progress(shards.tokens + lot.tokens, clock() - begun)
-        tried += lot.tried
+        tried, useless = tried + lot.tried, 0 if lot.started else lot.useless
         if lot.records:
             shards.write(lot.number, lot.records)
             count, closed = count + 1, closed | firsts(lot.records)
             say(f"shard {lot.number}: {len(lot.records)} answers, {lot.tokens} tokens, {shards.tokens} in all")
         stopped = "time" if late() else stopped if lot.records else "prompts"
-    if stopped == "prompts" and not shards.records:
-        raise no_answers(prompts, plan, room)
+    if not shards.records and (useless >= USELESS or stopped == "prompts"):
+        raise no_answers(prompts, plan, room, useless)
     stopped = "tokens" if shards.tokens >= tokens else stopped
     return Made(shards.records, shards.tokens, count, tried, clock() - begun, stopped)
 

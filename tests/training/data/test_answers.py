@@ -254,8 +254,7 @@ def test_data_of_other_weights_are_not_added_to(tmp_path):
     made(tmp_path, 100)
     with pytest.raises(Refusal, match="another target"):
         made(tmp_path, 100, seed=4)
-    lm = target()
-    assert name_of(lm, TEXT) == name_of(target(), TEXT) != name_of(target(4), TEXT)
+    assert name_of(target(), TEXT) == name_of(target(), TEXT) != name_of(target(4), TEXT)
 
 
 def test_answers_after_another_system_turn_are_not_added_to(tmp_path):
@@ -273,8 +272,9 @@ class Mute(Babble):
 
 
 def test_a_target_that_makes_up_nothing_is_told_to_bring_a_file(tmp_path):
-    with pytest.raises(Refusal, match="made up no prompt"):
-        make_answers(target(), Mute(), tmp_path, 100, 1.0, plan=AnswerPlan(size=1, max_new=5))
+    for more in ({"plan": AnswerPlan(size=1, max_new=5)}, {"clock": itertools.count(0, 2).__next__}):     # time is up
+        with pytest.raises(Refusal, match=r"none of the prompts .* \([1-9]\d* whole ones\): give some with --prompts"):
+            make_answers(target(), Mute(), tmp_path, 100, 5.0, **more)
 
 
 def test_answers_that_leave_no_room_for_a_prompt_are_refused_before_a_token_is_made(tmp_path):
