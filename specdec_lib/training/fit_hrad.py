@@ -57,8 +57,8 @@ def fit_hrad(model: HradNet, train: PendingDrafts, held: PendingDrafts, asked: H
     Raises Refusal where the folder holds another fit or a damaged one, and without drafts to learn from or measure.
     """
     if not len(train) or not len(held):
-        raise Refusal(f"{len(train)} pending drafts to learn from and {len(held)} to measure with: give more --minutes "
-                      "or more --data")
+        raise Refusal(f"{len(train)} pending drafts to learn from and {len(held)} to measure with: give more"
+                      " --minutes, more --data or longer answers; a cut one does not tell how far its last drafts went")
     folder.mkdir(parents=True, exist_ok=True)
     labels, held_labels = (classes_of(some.accepted, asked.longest) for some in (train, held))
     weights = class_weights(labels, asked.balance)

@@ -62,7 +62,8 @@ def fit_length(model: LengthNet, name: str, train: LengthLabels, held: LengthLab
     rows, held_rows = known_labels(train.labels[name]), known_labels(held.labels[name])
     if not len(rows) or not len(held_rows):
         raise Refusal(f"{len(rows)} positions to train a predictor for {name} on and {len(held_rows)} to measure with: "
-                      "give more --minutes or more --data")
+                      "give more --minutes, more --data or longer answers; a cut one does not tell how far its last"
+                      " drafts went")
     folder.mkdir(parents=True, exist_ok=True)
     each = ceil(len(rows) / asked.batch)           # steps of an epoch
     steps = asked.epochs * each

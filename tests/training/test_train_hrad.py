@@ -22,8 +22,9 @@ from specdec_lib.loop import begin
 from specdec_lib.models.llama.decoder import Transformer
 from specdec_lib.training import train_hrad as module
 from specdec_lib.training import train_length as reading
+from specdec_lib.training.data.pending_drafts import PendingDrafts
 from specdec_lib.training.fit import KEPT_LOG, read_log
-from specdec_lib.training.fit_hrad import HradSettings
+from specdec_lib.training.fit_hrad import HradSettings, fit_hrad
 from specdec_lib.training.fit_length import LengthSettings
 from specdec_lib.training.nets.draft_lm import DraftLMNet
 from specdec_lib.training.pipeline import TrainingOrder
@@ -173,6 +174,12 @@ def test_a_classifier_that_another_process_fits_is_refused_with_its_name(trained
     (place / OWNER).write_text("process 7 on tiny")
     with FileLock(place / LOCK), pytest.raises(Refusal, match="is in use by process 7 on tiny"):
         trained()
+
+
+def test_drafts_whose_fate_no_answer_tells_are_refused_with_a_word_on_longer_answers(world, tmp_path):
+    none = torch.zeros(0)
+    with pytest.raises(Refusal, match="0 pending drafts .* more --data or longer answers"):
+        fit_hrad(None, *[PendingDrafts(none, none, none)] * 2, ASKED, tmp_path)
 
 
 def test_without_a_draft_model_it_is_refused_with_what_makes_one(trained, tmp_path):
