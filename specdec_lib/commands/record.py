@@ -52,7 +52,8 @@ def record_one(prompt: Prompt, path: Path, world: Environment, parts: Mapping[st
     old = load_recording(path) if add and path.exists() else None
     lacking = {name: part for name, part in parts.items() if old is None or name not in old.drafts}
     if path.exists() and (old is None or not lacking):
-        say(f"{path.name} exists and is kept" if old is None else f"{path.name} has these drafters already")
+        kept = "exists and is kept" if old is None else "has these drafters already"
+        say(f"{path.name} {kept}{of_another_target(old or load_recording(path), world)}")
         return
     kit = recording_kit(world)
     tell = lambda line: say(f"{path.stem}: {line}")          # noqa: E731
@@ -63,6 +64,13 @@ def record_one(prompt: Prompt, path: Path, world: Environment, parts: Mapping[st
     else:
         recording = extended(old, ids, kit, lacking, say=tell)
         save_recording(replace(recording, about=describe_added(recording, lacking, world, source)), path)
+
+
+def of_another_target(old: Recording, world: Environment) -> str:
+    """What to say of a kept recording whose target, or its dtype, is called otherwise than this one; else nothing."""
+    mine, its = (" in ".join(str(about[key]) for key in ("name", "dtype") if key in about)
+                 for about in (world.about, old.about.get("target", {})))
+    return "" if mine == its else f": it is of {its}, and was not compared with {mine}"
 
 
 def recording_names(prompts: Sequence[Prompt]) -> list[str]:

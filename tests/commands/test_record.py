@@ -150,6 +150,12 @@ def test_nothing_is_decoded_where_a_recording_has_all_the_drafters_or_may_not_be
     record_all([QUESTION], deaf, tmp_path, ["diffusion-lm"], say=said.append)
     assert path.read_bytes() == whole
     assert said == ["qa.safetensors has these drafters already", "qa.safetensors exists and is kept"]
+    record_all([QUESTION], replace(deaf, about={"name": "big"}), tmp_path, ["eagle"], say=said.append, add=True)
+    record_all([QUESTION], replace(deaf, about={"name": "big"}), tmp_path, ["eagle"], say=said.append)
+    assert [line.partition(": ")[2] for line in said[2:]] == ["it is of tiny, and was not compared with big"] * 2
+    path.write_bytes(whole[:len(whole) // 2])
+    with pytest.raises(Refusal, match="qa.safetensors is damaged"):
+        record_all([QUESTION], deaf, tmp_path, ["eagle"])
 
 
 def test_a_part_that_does_not_exist_is_refused_before_anything_is_read(kit, tmp_path):
