@@ -26,6 +26,7 @@ SHAPES = ByName({
     "tiny": LlamaConfig(layers=2, hidden=64, heads=4, kv_heads=2, head_dim=16, mlp=128, vocab=512, context=4096)},
                 "shape")
 MEASURED = ("respec", "diffuspec", "report")       # runs in data/results whose acceptances predict
+LANGUAGE_MODELS = ("diffuspec", "diffusion-draft", "ddtree(drafter='diffusion-lm'")
 Check = Callable[[], None]                         # raises OutOfTime
 
 
@@ -108,8 +109,8 @@ def predictions(cells: Sequence[dict], names: Sequence[str], results: Path,
 
 
 def is_language_model(method: str) -> bool:
-    """Whether this method drafts with a diffusion language model, and not with a head on the target's layers."""
-    return method.startswith(("diffuspec", "diffusion-draft")) and "block-diffusion" not in method
+    """Whether each draft is one forward of a diffusion language model, and not of a head on the target's layers."""
+    return method.startswith(LANGUAGE_MODELS) and "block-diffusion" not in method
 
 
 def step_seconds(curve: dict[int, float], width: float) -> float:

@@ -1,6 +1,7 @@
 """The measurement of a GPU from made-up cells: curves, floors and predictions of a larger shape."""
 
 import json
+from types import SimpleNamespace
 
 import pytest
 import torch
@@ -18,7 +19,7 @@ from specdec_lib.analysis.gpu_measurement import (
     prompts_of,
 )
 from specdec_lib.bench.gpu_cells import bytes_read
-from specdec_lib.bench.gpu_costs import MODES, SHAPES
+from specdec_lib.bench.gpu_costs import MODES, SHAPES, done
 from specdec_lib.types import Refusal
 
 PRODUCTS, FUSED, EAGER = MODES
@@ -48,7 +49,8 @@ def folder(tmp_path):
 def results(tmp_path):
     (tmp_path / "respec").mkdir()
     told = {"ar": (1.0, 1.0), "diffuspec": (1.5, 4.0), "block-diffusion": (1.5, 4.0),
-            "diffuspec(drafter='block-diffusion')": (1.5, 4.0), "respec": (2.4, 9.0)}
+            "diffuspec(drafter='block-diffusion')": (1.5, 4.0), "respec": (2.4, 9.0),
+            "ddtree(drafter='diffusion-lm')": (1.5, 4.0)}
     methods = {name: {"tokens_per_target_forward": tokens, "width": width} for name, (tokens, width) in told.items()}
     (tmp_path / "respec" / "summary.json").write_text(json.dumps({"methods": methods}))
     return tmp_path
@@ -73,14 +75,17 @@ def test_rows_compare_a_forward_with_what_memory_allows(folder):
 
 
 def test_predictions_pay_for_the_width_and_a_language_model_for_its_own_forward(folder, results):
-    wanted = {"respec": ("respec", "diffuspec", "block-diffusion", "diffuspec(drafter='block-diffusion')", "gone")}
+    wanted = {"respec": ("respec", "diffuspec", "block-diffusion", "diffuspec(drafter='block-diffusion')",
+                         "ddtree(drafter='diffusion-lm')", "gone")}
     rows = {row["method"]: row for row in predicted_rows(load_gpu(folder), "tiny", (256, 2048), wanted, results)}
     assert list(rows) == list(wanted["respec"])[:-1]
     free, drafted = f"{FREE}, 256 tokens", f"{DRAFTED}, 256 tokens"
     assert rows["respec"][free] == pytest.approx(2.4 / 1.5)
     assert rows["diffuspec"][free] == pytest.approx(1.5 / 1.2)
     assert rows["diffuspec"][drafted] == pytest.approx(1.5 / (1.2 + 2.0))
-    assert {rows[name][drafted] for name in rows if name != "diffuspec"} == {None}
+    assert rows["ddtree(drafter='diffusion-lm')"][drafted] == rows["diffuspec"][drafted]
+    assert {name for name in rows if rows[name][drafted] is None} == {
+        "respec", "block-diffusion", "diffuspec(drafter='block-diffusion')"}
 
 
 def test_a_missing_file_is_refused(folder):
@@ -131,3 +136,9 @@ def test_methods_of_the_first_run_stand_beside_the_others(tmp_path):
 def test_the_shipped_run_of_a_gpu_has_methods_that_the_shipped_report_has():
     rows = bench_rows({"GPU": SHIPPED / "h200" / "bench", "CPU": SHIPPED / "report"})
     assert {"ar", "eagle2", "respec"} <= {row["method"] for row in rows if row["times plain, CPU"]}
+
+
+def test_a_shape_is_done_with_its_last_cell_and_not_with_those_of_another():
+    cells = [{"shape": "tiny"}] * 5
+    for count, name, all_there in ((5, "tiny", True), (4, "tiny", False), (5, "other", False)):
+        assert done(SimpleNamespace(cells=cells[:count]), name, (1, 4), (16,)) is all_there
