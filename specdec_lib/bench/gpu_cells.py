@@ -100,14 +100,13 @@ def wait(device: torch.device) -> None:
 def timed(device: torch.device, work: Callable[[int], Any], repeats: int = REPEATS) -> dict[str, float]:
     """Median and fastest seconds of `work(repeat)`, each until the device is done."""
     took: list[float] = []
-    begun = perf_counter()
     for repeat in range(WARM + repeats):
         wait(device)
         start = perf_counter()
         work(repeat)
         wait(device)
         took.append(perf_counter() - start)
-        if repeat > WARM and perf_counter() - begun > LONGEST:
+        if repeat > WARM and sum(took[WARM:]) > LONGEST:
             break
     return {"seconds": median(took[WARM:]), "fastest": min(took[WARM:]), "repeats": len(took) - WARM}
 

@@ -1,5 +1,7 @@
 """What each captured work needs alone, on a CPU whose steps are fixed: which works, how often, and how long."""
 
+from types import SimpleNamespace
+
 import pytest
 
 from specdec_lib.bench import gpu_cells, gpu_drafts
@@ -8,7 +10,7 @@ from specdec_lib.bench.gpu_cells import CellFile
 from specdec_lib.bench.gpu_drafts import NODES, measure_drafts, shape_of
 from specdec_lib.bench.gpu_kernels import LAUNCHES, measure_kernels, without_times
 from specdec_lib.models.llama.cuda_graph import CapturedWork
-from specdec_lib.types import Draft
+from specdec_lib.types import Draft, Seconds
 from tests.test_cuda import output_kit, weights
 
 
@@ -23,7 +25,9 @@ def world():
 def test_every_captured_work_of_a_method_is_timed_alone(world, tmp_path, monkeypatch):
     monkeypatch.setattr(gpu_drafts, "replayed", lambda device, launch: gpu_cells.replayed(device, launch, 2))
     file = CellFile(tmp_path / "drafts.json", {})
-    measure_drafts(file, world, lambda: None, ("ar", "eagle2", "block-diffusion"), 12)
+    begun = []
+    measure_drafts(file, world, lambda: begun.append(len(file.cells)), ("ar", "eagle2", "block-diffusion"), 12)
+    assert begun == [0, 1, 2, 3, 4]
     assert [(cell["method"], cell["nodes"]) for cell in file.cells] == [
         ("ar", 10), *(("eagle2", nodes) for nodes in NODES), ("block-diffusion", 10)]
     works = [{one["work"] for one in cell["works"]} for cell in file.cells]
@@ -33,9 +37,26 @@ def test_every_captured_work_of_a_method_is_timed_alone(world, tmp_path, monkeyp
         assert 0 < sum(cell["round"].values()) * cell["rounds"] < cell["seconds"] + 0.1
         assert all(one["launches"] > 0 and one["device_seconds"] > 0 for one in cell["works"])
         assert sum(one["launches"] for one in cell["works"] if one["work"] == "CapturedStep") >= cell["rounds"]
-    trees = [one for cell in file.cells for one in cell["works"] if one["work"] == "CapturedTree"]
-    assert len({one["nodes"] for one in trees}) > 1              # budgets of nodes make trees of other sizes
+    largest = [max(one.get("nodes", 0) for one in cell["works"]) for cell in file.cells[1:4]]
+    assert largest == sorted({*largest})           # larger budgets of nodes make larger trees
     assert file.held["finished"]
+
+
+def test_the_second_decode_is_the_measured_one(world, monkeypatch):
+    world.target((1, 2, 3), Draft())
+    step, decodes = world.target.lease.held.last, []
+
+    def decoded(*words):
+        decodes.append(words)
+        step.launched += len(decodes)
+        parts = (Seconds(wall=4.0), Seconds())
+        return SimpleNamespace(output=(1,), rounds=[SimpleNamespace(seconds=seconds) for seconds in parts])
+    monkeypatch.setattr(gpu_drafts, "decoded", decoded)
+    monkeypatch.setattr(gpu_drafts, "captures", lambda: (0, 3, 5)[len(decodes)])
+    monkeypatch.setattr(gpu_drafts, "replayed", lambda device, launch: 0.5)
+    cell = gpu_drafts.drafts_cell(world, "ar", 10, (1,), 1)
+    assert (cell["captures"], cell["wall"]) == ([3, 2], 2.0)
+    assert [work["launches"] for work in cell["works"]] == [2]
 
 
 def test_a_shape_names_the_work_and_its_whole_numbers(world):

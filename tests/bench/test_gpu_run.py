@@ -10,7 +10,7 @@ import pytest
 import torch
 
 from specdec_lib import cli
-from specdec_lib.bench import gpu_cells, gpu_costs
+from specdec_lib.bench import gpu_cells, gpu_costs, gpu_run
 from specdec_lib.bench.gpu_cells import CellFile, OutOfTime, bytes_read
 from specdec_lib.bench.gpu_costs import MODES
 from specdec_lib.bench.gpu_run import GpuPlan, GpuRun
@@ -37,6 +37,16 @@ def plan(tmp_path_factory):
     return GpuPlan(folder / "out", str(model_folder(folder / "model")), "cpu", "float32",
                    ("floor", "cost", "shapes", "drafts", "kernels", "bench"), 2.0, 1, 6, ("ar", "sam"),
                    ("hf-generate",), ("tiny",), prompts, (1, 4), (16,), 1 << 20)
+
+
+def checks(count):
+    """A check that finds time so often."""
+    left = iter([None] * count)
+
+    def check():
+        if next(left, left):
+            raise OutOfTime
+    return check
 
 
 def test_every_step_writes_what_it_measured_and_a_second_run_measures_nothing(plan, monkeypatch):
@@ -67,18 +77,12 @@ def test_every_step_writes_what_it_measured_and_a_second_run_measures_nothing(pl
 def test_a_cut_keeps_its_cells_and_the_next_run_measures_the_others(plan, monkeypatch, tmp_path):
     monkeypatch.setattr(gpu_cells, "REPEATS", 1)
     run = GpuRun(replace(plan, out=tmp_path, steps=("cost",)), lambda line: None)
-    left = [True] * 3                              # one check for the step, one for each cell
-
-    def check():
-        if not left:
-            raise OutOfTime
-        left.pop()
-    monkeypatch.setattr(run, "check", check)
+    monkeypatch.setattr(run, "check", checks(3))   # one for the step, one for each cell
     with pytest.raises(OutOfTime):
         run.run()
     first = json.loads((tmp_path / "cost.json").read_text())
     assert (len(first["cells"]), first["finished"]) == (2, False)
-    left += [True] * 9
+    monkeypatch.setattr(run, "check", checks(9))
     run.run()
     assert json.loads((tmp_path / "cost.json").read_text())["cells"][:2] == first["cells"]
     assert json.loads((tmp_path / "cost.json").read_text())["finished"]
@@ -152,6 +156,27 @@ def test_a_damaged_verdict_of_the_tests_is_refused(plan, tmp_path):
         GpuRun(replace(plan, out=tmp_path, steps=("tests",)), lambda line: None).run()
 
 
+def test_tests_that_fail_are_told_and_shapes_have_the_dtype_of_the_run(plan, monkeypatch, tmp_path):
+    seen = []
+    monkeypatch.setattr(gpu_run, "run_tests", lambda *words: False)
+    monkeypatch.setattr(gpu_run, "measure_shapes", lambda file, names, device, dtype, *more: seen.append(dtype))
+    run = GpuRun(replace(plan, out=tmp_path, steps=("tests", "shapes"), dtype="bfloat16"), lambda line: None)
+    assert run.run() == [f"tests failed, see {tmp_path / 'tests'}"]
+    assert seen == [torch.bfloat16]
+
+
+def test_the_minutes_end_a_bench_between_two_decodes_and_each_prompt_is_told_once(plan, monkeypatch, tmp_path):
+    said = []
+    run = GpuRun(replace(plan, out=tmp_path, steps=("bench",)), said.append)
+    monkeypatch.setattr(run, "check", checks(4))   # one for the step, one for each decode
+    monkeypatch.setattr(gpu_run, "bench_prepared", lambda prepared, out, progress, say: [
+        progress(0, 2, what) for what in ("prompt 1", "prompt 1", "ar", "prompt 2")])
+    with pytest.raises(OutOfTime):
+        run.run()
+    assert said[2:] == ["bench-1: 0 of 2 decodes, prompt 1"]
+    assert [run.options(place, ("ar",)).peers for place in (0, 1)] == ["hf-generate", ""]
+
+
 @pytest.mark.parametrize(("changed", "said"), [
     ({"peers": ("dance",)}, "no peer named 'dance'"), ({"methods": ("ar", "ar")}, "named twice"),
     ({"limit": 0}, "leaves nothing to run"), ({"max_new_tokens": 0}, "max_new_tokens must be at least 1")])
@@ -165,7 +190,7 @@ def test_the_bytes_of_a_forward_are_those_of_its_matrices_and_its_context():
     weights = random_weights(SHAPE)
     linear = [part for layer in weights.layers for part in (layer.qkv, layer.out, layer.gate_up, layer.down)]
     matrices = sum(part.dense().numel() for part in [*linear, weights.head])
-    assert bytes_read(SHAPE, torch.float32) == 4 * matrices
+    assert bytes_read(SHAPE, torch.float32) == 4 * matrices == 2 * bytes_read(SHAPE, torch.bfloat16)
     assert bytes_read(SHAPE, torch.float32, 10) - 4 * matrices == 4 * SHAPE.layers * 2 * SHAPE.kv_heads * 16 * 10
 
 
@@ -199,17 +224,31 @@ def test_a_plan_says_which_methods_come_first(tmp_path):
 
 
 def test_a_cell_feeds_as_many_rows_as_its_width_and_never_the_same_ones_twice():
-    asked, target = [], SimpleNamespace(device=torch.device("cpu"), vocab=50, lease=None)
-    watched = type("Watched", (), {**vars(target), "prefill": lambda self, tokens: None, "__call__":
+    asked, read, target = [], [], SimpleNamespace(device=torch.device("cpu"), vocab=50, lease=None)
+    watched = type("Watched", (), {**vars(target), "prefill": lambda self, tokens: read.append(tokens), "__call__":
                                    lambda self, *words: asked.append(words) or SimpleNamespace(best=(1,))})
     gpu_cells.forward_cell(watched(), 16, 4)
     assert {(len(tokens), len(draft.tokens), draft.parents) for tokens, draft in asked} == {(17, 3, (-1, 0, 1))}
     assert all(one[0] != other[0] for one, other in pairwise(asked))
+    gpu_cells.prefill_cell(watched(), 16)
+    assert all(one[0] != other[0] for one, other in pairwise(read[1:]))        # else a cache would hold the text
+
+
+def test_a_cell_times_until_the_device_is_done_and_leaves_out_the_first_forwards(monkeypatch):
+    now, queued, gpu = [0.0], [], torch.device("cuda")
+    monkeypatch.setattr(torch.cuda, "synchronize", lambda device: now.append(now.pop() + sum(queued)) or queued.clear())
+    monkeypatch.setattr(gpu_cells, "perf_counter", lambda: now[0])
+    took = [9.0, 9.0, 9.0, 0.25, 0.5, 1.0, 0.75, 9.0]            # the first ones capture, however long that takes
+    assert gpu_cells.timed(gpu, lambda repeat: queued.append(took[repeat]), 5) == {
+        "seconds": 0.625, "fastest": 0.25, "repeats": 4}
+    assert gpu_cells.replayed(gpu, lambda: queued.append(took.pop()), 4) == 0.625
+    monkeypatch.setattr(gpu_cells, "timed", lambda *words: {"fastest": 2.0})
+    assert gpu_cells.bandwidth(torch.device("cpu"), 8) == 8.0
 
 
 def test_only_the_first_mode_attends_by_products_and_only_eager_captures_nothing(plan, monkeypatch, tmp_path):
     seen = []
-    monkeypatch.setattr(gpu_costs, "forward_cell", lambda own, context, width: seen.append(own.products) or {})
+    monkeypatch.setattr(gpu_costs, "forward_cell", lambda own, *sizes: seen.append((own.products, own.static)) or {})
     lm = load_lm(plan.target, torch.float32, "cpu")
-    gpu_costs.measure_costs(CellFile(tmp_path / "cost.json", {}), lm, lambda: None, (1,), (16,))
-    assert seen == [True, False, False]
+    gpu_costs.measure_costs(CellFile(tmp_path / "cost.json", {}), lm, lambda: None, (1, lm.context), (16,))
+    assert seen == [(True, True), (False, True), (False, False)]

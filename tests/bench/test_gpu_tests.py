@@ -2,10 +2,12 @@
 
 import json
 import re
+from pathlib import Path
 
 import pytest
 
 from specdec_lib.bench import gpu_tests
+from specdec_lib.bench.gpu_cells import read_object
 from specdec_lib.bench.gpu_tests import GROUPS, LATE, run_group, run_tests
 from specdec_lib.types import Refusal
 from tests import test_cuda
@@ -17,7 +19,8 @@ SOME = {"adds": "adds", "fails": "fails"}
 def tests(tmp_path):
     (tmp_path / "tests").mkdir()
     path = tmp_path / "tests" / "test_some.py"
-    path.write_text("def test_adds():\n    assert 1 + 1 == 2\n\n\ndef test_fails():\n    assert 1 == 2\n")
+    path.write_text("def test_adds():\n    assert 1 + 1 == 2\n\n\ndef test_fails():\n    assert 1 == 2\n\n\n"
+                    "import pytest\n@pytest.mark.cuda\ndef test_adds_on_a_gpu():\n    assert 1 == 2\n")
     return path
 
 
@@ -37,6 +40,8 @@ def test_a_group_that_fails_is_told_and_run_again_and_what_passed_is_not(tests, 
 def test_a_group_that_takes_too_long_is_ended_and_the_next_one_runs(tests, tmp_path, monkeypatch):
     assert run_group("cpu", "adds", tmp_path / "adds.txt", tests, patience=0.05) == LATE
     assert (tmp_path / "adds.txt").exists()
+    assert run_group("cpu", "adds", tmp_path / "none.txt", tmp_path / "tests" / "none.py", 60) not in (0, LATE)
+    assert "not found" in (tmp_path / "none.txt").read_text()      # what goes to stderr is kept, too
     codes, said = {"adds": LATE, "fails": 0}, []
     monkeypatch.setattr(gpu_tests, "run_group", lambda device, chosen, *more: codes[chosen])
     assert not run_tests("cpu", tmp_path / "out", said.append, path=tests, groups=SOME)
@@ -60,6 +65,8 @@ def test_a_damaged_or_older_verdict_is_refused(tests, tmp_path, content):
     (tmp_path / "tests.json").write_text(content)
     with pytest.raises(Refusal, match="tests.json is damaged"):
         run_tests("cpu", tmp_path, lambda line: None, path=tests, groups=SOME)
+    with pytest.raises(Refusal, match="a pipe or a device"):
+        read_object(Path("/dev/null"))
 
 
 def test_every_test_of_a_gpu_is_in_one_group():
