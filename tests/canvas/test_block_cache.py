@@ -112,6 +112,7 @@ def test_positions_computed_in_a_decode(kind, expected):
     for position in (2, 1, 4, 5):
         session = session.after(CanvasRound((position,), (3,), (0.5,)))
     assert computed_positions(session, kind) == expected
+    assert (session.forwards, session.rows, session.ties) == (4, 4, 0)
 
 
 class Counting:
@@ -143,6 +144,13 @@ def test_a_cache_serves_one_decode(sudoku):
     canvas = puzzle_canvas(CLUES)
     with pytest.raises(ValueError, match="too many values"):
         BlockCache(sudoku, DUAL)((canvas, canvas))
+
+
+@pytest.mark.parametrize(("canvases", "asked"), [(1, 4), (3, 4), (4, 4), (5, 5)])
+def test_a_padded_batch_has_at_least_its_rows_and_forecasts_for_what_was_asked(sudoku, canvases, asked):
+    some, seen = [Canvas(tuple(CLUES), 0, puzzle_canvas(CLUES).area, block) for block in range(1, canvases + 1)], []
+    assert len(PaddedModel(lambda rows: seen.extend(rows) or sudoku(rows), 4)(some)) == canvases
+    assert (seen[:canvases], len(seen)) == (some, asked)
 
 
 def test_models_without_a_cache_are_refused(sudoku):

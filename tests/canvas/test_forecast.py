@@ -19,6 +19,7 @@ def test_statistics_are_those_of_the_softmax():
     assert row.confidence_of(8, 2) == pytest.approx(.2)
     assert row.alternatives(8, 3) == (0, 1, 2)
     assert row.alternatives(3, 2) == (1, 2)
+    assert forecast(LOGITS.bfloat16(), (3, 8), None)[0].logp.dtype == torch.float32
 
 
 def test_equal_tokens_go_to_the_lowest_id():

@@ -192,3 +192,5 @@ def test_corrections_are_counted_by_what_the_token_was_and_became():
 def test_values_that_mean_nothing_are_refused(spec):
     with pytest.raises(Refusal):
         make_canvas_method(spec, remembered())
+    for fine in ("tolerator(start=1.0, lock=1)", "ssd(rows=256)", "threshold(theta=1.0)"):
+        make_canvas_method(fine, remembered())

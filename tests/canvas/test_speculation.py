@@ -60,6 +60,7 @@ def test_exact_ties_are_broken_alike_and_counted():
     stepwise, ssd = (run(spec, empty(model), model) for spec in ("stepwise", "ssd(rows=4)"))
     assert choices(ssd) == choices(stepwise) == tuple((position, 0) for position in range(LENGTH))
     assert stepwise.ties == ssd.ties == LENGTH
+    assert run("stepwise(temperature=1.0)", empty(model), model).ties == 0       # dice decide, whatever is equal
 
 
 def test_a_world_without_ties_counts_none():
@@ -108,8 +109,9 @@ def test_where_the_guess_is_always_right_every_forward_writes_as_many_tokens_as_
     model = Remembered(independent())
     session = run("ssd(rows=3)", empty(model), model)
     assert [len(round.positions) for round in session.rounds] == [1, 3]
-    assert [round.rows for round in session.rounds] == [1, 3]
+    assert [(round.rows, round.drafted) for round in session.rounds] == [(1, 0), (3, 2)]
     assert sum(model.calls) == session.rows
+    assert {round.drafted for round in run("stepwise", empty(model), model).rounds} == {0}
 
 
 def independent() -> TableDiffusion:

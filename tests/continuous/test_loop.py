@@ -95,11 +95,15 @@ def test_a_draft_equal_to_the_target_is_accepted_whole_and_gives_the_plain_image
     assert (found.origin == loop.BONUS).sum() == 3 * 8
 
 
-def test_the_target_alone_makes_the_first_patches(models):
+def test_the_target_alone_makes_the_first_patches(models, monkeypatch):
+    calls, step = [], models[1].body.step
+    monkeypatch.setattr(models[1].body, "step", lambda *words: calls.append(words) or step(*words))
     for share, count in ((0.0, 0), (0.05, 1), (0.15, 3)):
         plan = ImagePlan(prefill=share)
         assert plan.first == count
+        calls.clear()
         found = decode(*models, classes(4), torch.arange(4), plan)
+        assert found.draft_forwards == len(calls)
         assert (found.origin[:, :count] == loop.PLAIN).all()
         assert (found.origin[:, count:] != loop.PLAIN).all()
         assert torch.allclose(found.tokens[:, :count],

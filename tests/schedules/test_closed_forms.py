@@ -105,7 +105,7 @@ def test_ranges_of_acceptance_end_where_a_schedule_falls_behind_again():
     [(low, high)] = forms.ahead_ranges(10, short, lowest=.2)
     assert .7 < low < .8 < .99 < high < 1
     for end in (low, high):
-        assert short(end, 10) == pytest.approx(forms.best_serial_speed(end, 10), rel=1e-5)
+        assert 0 <= short(end, 10) / forms.best_serial_speed(end, 10) - 1 < 1e-5     # at its end, too, not behind
     assert short(.9, 10) > forms.best_serial_speed(.9, 10)
     assert forms.ahead_ranges(10, lowest=.2) == [(pytest.approx(forms.break_even(10)), 1.0)]
     assert forms.ahead_ranges(2) == [(0.0, 1.0)]

@@ -1,6 +1,7 @@
 """Overlap: every half of PEARL keeps the target's distribution, and its rounds are the paper's two modes."""
 
 import random
+from time import perf_counter
 
 import pytest
 
@@ -171,7 +172,9 @@ def test_a_worker_beside_the_target_writes_what_one_in_turn_writes(kind):
 
 
 def test_times_overlap_where_a_worker_works_beside_the_target():
+    start = perf_counter()
     *_, inline = decode(PROMPT, TARGET, *catalog.build("pearl(depth=2)", kit(None)), max_new_tokens=20)
+    assert sum(round.seconds.whole for round in inline.rounds) <= perf_counter() - start       # nothing counts twice
     *_, beside = decode(PROMPT, TARGET, *catalog.build("pearl(depth=2, workers='process')", kit(None)),
                         max_new_tokens=20)
     assert all(round.seconds.wall is None for round in inline.rounds)

@@ -35,6 +35,9 @@ def test_every_word_is_on_one_side_and_its_possessive_on_the_same(words):
 def test_a_sentence_is_its_words_with_boundaries_within_its_length(words):
     some = dictionary.sentences(words, 30, seed=3)
     assert some == dictionary.sentences(words, 30, seed=3)
+    for count in (5, 10_000):
+        kinds = [one["category"] for one in dictionary.records(words, (count, 3))]
+        assert kinds == ["words"] * min(count, len(dictionary.words_of(words))) + ["sentences"] * 3
     for one in some:
         [target] = one.targets
         assert len(target) - 1 <= dictionary.LONGEST

@@ -28,6 +28,8 @@ def test_a_block_is_what_the_training_computes_whatever_was_drafted_before(size)
     with torch.inference_mode():
         for tokens in ((BEGIN,), TOKENS, TOKENS[:3], (BEGIN, 10, 22, 9), TOKENS):
             assert torch.allclose(head.logits(SOURCE, tokens, size), in_training(tokens, size), atol=1e-10)
+        known = head.memory
+        assert head.bind(SOURCE) or head.memory is known is not None
         other = source_ids("tomato")
         assert torch.allclose(head.logits(other, TOKENS, size), in_training(TOKENS, size, other), atol=1e-10)
 

@@ -11,7 +11,7 @@ import torch
 from specdec_lib import cli
 from specdec_lib.canvas.sudoku import BLANK, CELLS, boards, fold, puzzles
 from specdec_lib.canvas.sudoku_net import SudokuNet, SudokuShape
-from specdec_lib.canvas.world_sudoku import load_sudoku
+from specdec_lib.canvas.world_sudoku import load_sudoku, open_world
 from specdec_lib.checkpoints.card import card_text
 from specdec_lib.training import train_canvas as trained
 from specdec_lib.training.eval.canvas_solving import AT_ONCE, CONFIDENT, RANDOM, fill_in_order, solved_by_order
@@ -128,6 +128,7 @@ def test_the_checkpoint_is_what_was_measured_and_its_card_says_so(tmp_path):
     assert card["target"] == {"name": "solved 9 x 9 Sudoku boards", "fingerprint": {}}
     assert card["measured"]["held-out puzzles"].keys() == {"8 blanks", "30 blanks"}
     model = load_sudoku(tmp_path)
+    assert open_world(1, 0, (8,), tmp_path).about["sha256"] == stored.card["sha256"]
     again = solved_by_order(model.net, puzzles(3, 8))
     assert {name: share * 3 for name, share in card["measured"]["held-out puzzles"]["8 blanks"].items()
             if name != "puzzles"} == again

@@ -8,7 +8,9 @@ import torch
 from specdec_lib.checkpoints.checkpoint_files import load_checkpoint
 from specdec_lib.commands.train import train_by_names
 from specdec_lib.continuous import patch_model
+from specdec_lib.continuous.densities import HALF_LOG_TAU
 from specdec_lib.continuous.digits import load_digits
+from specdec_lib.continuous.heads import DiffusionHead, MixtureHead
 from specdec_lib.continuous.patch_model import SIZES, load_model
 from specdec_lib.continuous.transformer import Size
 from specdec_lib.training.fit import LOG
@@ -101,3 +103,24 @@ def test_options_of_texts_are_refused(wrong, sentence, tmp_path):
     with pytest.raises(Refusal, match=sentence):
         train_by_names(["digits"], **{**usual, **wrong})
     assert not list(tmp_path.iterdir())
+
+
+@torch.inference_mode()
+def test_a_step_is_that_of_the_clean_patch_its_velocity_stands_for_and_losses_are_in_nats():
+    torch.manual_seed(0)
+    head, (clean, noise) = DiffusionHead(Size(16, 1, 2, 16, 1), 3), torch.randn(2, 5, 4)
+    for step, (keep, before) in enumerate(zip(head.schedule.keep, head.schedule.keep_before, strict=True)):
+        x, velocity = (keep.sqrt() * one + sign * (1 - keep).sqrt() * other
+                       for one, sign, other in ((clean, 1, noise), (noise, -1, clean)))
+        torch.testing.assert_close(head.mean(x, velocity, step), head.posterior(x, clean, step))
+        torch.testing.assert_close(head.posterior(keep.sqrt() * clean, clean, step), before.sqrt() * clean)
+        slope, far = (1 - head.schedule.beta[step]).sqrt() * (1 - before) / (1 - keep), 1 - before
+        spread = far - slope ** 2 * (1 - keep)     # what the true step adds, so that the variance becomes 1 - before
+        bound = head.bound(x, clean, velocity, torch.zeros(5, 4), torch.tensor(step))
+        torch.testing.assert_close(bound, (spread / 2 + HALF_LOG_TAU).expand(5, 4))
+    torch.nn.init.zeros_(head.leave.weight)
+    torch.nn.init.zeros_(head.leave.bias)          # each log sigma is then half of log beta, less 0.3
+    path, hidden = head.density(torch.randn(5, 16), torch.randn(5, 4, 4)).path, torch.randn(5, 16)
+    torch.testing.assert_close(path, (4 * (head.schedule.beta[1:].log() / 2 - 0.3).sum()).expand(5))
+    head = MixtureHead(Size(16, 1, 2))
+    assert head.loss(hidden, clean, torch.Generator()) == -head.density(hidden, noise).log_density(clean).mean()
