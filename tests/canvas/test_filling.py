@@ -13,7 +13,7 @@ from specdec_lib.canvas.filling import sampled
 from specdec_lib.canvas.forecast import forecast
 from specdec_lib.canvas.loop import decode, finished
 from specdec_lib.canvas.methods.factor import joint_mode_count
-from specdec_lib.canvas.order import by_confidence, make_order
+from specdec_lib.canvas.order import by_confidence, make_order, ranked, tied
 from specdec_lib.canvas.types import Canvas, Choice
 from specdec_lib.canvas.world_table import TableDiffusion
 from specdec_lib.dice import Dice
@@ -129,6 +129,13 @@ def test_orders_differ_and_the_random_one_is_drawn_once_per_decode():
     assert len(set(map(str, paths.values()))) >= 2
     drawn = {str(make_order("random", canvas, Dice(seed))) for seed in range(40)}
     assert len(drawn) > 10
+
+
+def test_two_positions_of_one_score_are_a_tie_and_so_are_two_tokens_of_one_probability():
+    [row] = forecast(torch.tensor([[[3., 0, 1], [2, 0, 1], [2, 0, 1], [1, 1, 0]]]), range(4), None)
+    canvas = Canvas((3,) * 4, 3, tuple(range(4)))
+    assert [tied(row, canvas, by_confidence, choice) for choice in ranked(row, canvas, by_confidence)] == [
+        False, True, True, True]
 
 
 def test_a_random_order_is_uniform():

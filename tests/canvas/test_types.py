@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as some
 
-from specdec_lib.canvas.types import Canvas, CanvasRound, CanvasSession
+from specdec_lib.canvas.types import Canvas, CanvasRound, CanvasSession, tokens_as_text
 
 CANVAS = Canvas((9, 5, 9, 9, 9, 7), 9, (0, 2, 3, 4), block=2)
 
@@ -12,6 +12,7 @@ CANVAS = Canvas((9, 5, 9, 9, 9, 7), 9, (0, 2, 3, 4), block=2)
 def test_masked_positions_are_those_of_the_area_and_open_ones_those_of_the_first_block_with_a_mask():
     assert CANVAS.masked == (0, 2, 3, 4)
     assert CANVAS.open == (0, 2)
+    assert tokens_as_text(CANVAS) == "_ 5 _ _ _ 7"
     assert CANVAS.fill((0,), (1,)).open == (2,)
     assert CANVAS.fill((0, 2), (1, 1)).open == (3, 4)
     assert CANVAS.fill(CANVAS.area, (1, 2, 3, 4)).full

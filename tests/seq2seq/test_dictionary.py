@@ -1,5 +1,7 @@
 """The dictionary's split, its sentences, the shipped held-out words, and what is refused."""
 
+import json
+
 import pytest
 
 from specdec_lib.seq2seq import dictionary
@@ -50,6 +52,8 @@ def test_the_shipped_words_are_held_out_and_read_as_they_were_written():
     shipped = dictionary.read_held_out()
     assert {one.kind: sum(other.kind == one.kind for other in shipped) for one in shipped} == {"words": 300,
                                                                                               "sentences": 100}
+    lines = [json.loads(line) for line in dictionary.HELD_OUT.read_text(encoding="utf-8").splitlines()]
+    assert [[phoneme_text(target) for target in one.targets] for one in shipped] == [one["reference"] for one in lines]
     assert all(dictionary.is_held_out(word) for one in shipped for word in one.text.split())
     assert dictionary.HELD_OUT.stat().st_size < 100_000
     assert max(len(target) for one in shipped for target in one.targets) <= dictionary.LONGEST + 1

@@ -94,6 +94,8 @@ def test_who_cannot_share_a_forward_is_refused():
     for others in ([(one, (BEGIN,), CHAIN)], [(Verifier(network(5), SOURCES[0]), (BEGIN,), CHAIN)]):
         with pytest.raises(ValueError, match=r"stands in a batch once|the same network"):
             shared.score([(one, (BEGIN,), Draft()), *others])
+    with pytest.raises(ValueError, match="stands in a batch once"):
+        shared.fill([BlockRequest(BlockDrafter(DRAFTER, one), SOURCES[0], (BEGIN,), 5)] * 2)
     with pytest.raises(ValueError, match="at least one token"):
         shared.score([(one, (), Draft())])
     with pytest.raises(Refusal, match="holds 96 tokens"):

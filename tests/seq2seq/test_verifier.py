@@ -57,6 +57,7 @@ def test_another_source_says_another_thing_and_a_fresh_model_keeps_its_own():
 def test_a_target_without_a_source_and_one_too_long_are_refused():
     with pytest.raises(Refusal, match="bind one"):
         Verifier(NET)(TOKENS, Draft())
+    assert len(Verifier(NET).bound(source_ids("a" * 95)).source) == 96
     with pytest.raises(Refusal, match="at most 95"):
         Verifier(NET).bound(source_ids("a" * 96))
     with pytest.raises(Refusal, match="holds 96 tokens"):
