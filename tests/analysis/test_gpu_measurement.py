@@ -35,7 +35,8 @@ def folder(tmp_path):
     made = {"provenance": {"machine": {"gpu": "Made Up"}}}
     costs = ((1, .001), (4, .0012), (16, .0015))
     tiny = [{"shape": "tiny", "mode": "prefill", "context": 256, "seconds": .002},
-            *(cell(PRODUCTS, width, seconds, shape="tiny") for width, seconds in costs)]
+            *(cell(PRODUCTS, width, seconds, shape="tiny") for width, seconds in costs),
+            cell(PRODUCTS, 4, 9.0, shape="tiny", context=2048)]
     files = {"floor": {"bandwidth": 1e9, "cells": [{"context": 256, "seconds": .0005}]},
              "cost": {"cells": [cell(PRODUCTS, 1, .002), cell(PRODUCTS, 16, .003), cell(EAGER, 1, .009),
                                 cell(EAGER, 16, .009), {"mode": FUSED, "context": 256, "width": 1, "error": "no"}]},
@@ -50,7 +51,7 @@ def results(tmp_path):
     (tmp_path / "respec").mkdir()
     told = {"ar": (1.0, 1.0), "diffuspec": (1.5, 4.0), "block-diffusion": (1.5, 4.0),
             "diffuspec(drafter='block-diffusion')": (1.5, 4.0), "respec": (2.4, 9.0),
-            "ddtree(drafter='diffusion-lm')": (1.5, 4.0)}
+            "ddtree(drafter='diffusion-lm')": (1.5, 4.0), "sam": (3.0, 99.0)}
     methods = {name: {"tokens_per_target_forward": tokens, "width": width} for name, (tokens, width) in told.items()}
     (tmp_path / "respec" / "summary.json").write_text(json.dumps({"methods": methods}))
     return tmp_path
@@ -76,16 +77,17 @@ def test_rows_compare_a_forward_with_what_memory_allows(folder):
 
 def test_predictions_pay_for_the_width_and_a_language_model_for_its_own_forward(folder, results):
     wanted = {"respec": ("respec", "diffuspec", "block-diffusion", "diffuspec(drafter='block-diffusion')",
-                         "ddtree(drafter='diffusion-lm')", "gone")}
+                         "ddtree(drafter='diffusion-lm')", "sam", "gone")}
     rows = {row["method"]: row for row in predicted_rows(load_gpu(folder), "tiny", (256, 2048), wanted, results)}
     assert list(rows) == list(wanted["respec"])[:-1]
     free, drafted = f"{FREE}, 256 tokens", f"{DRAFTED}, 256 tokens"
     assert rows["respec"][free] == pytest.approx(2.4 / 1.5)
+    assert rows["sam"][free] == pytest.approx(3.0 / 1.5)         # no step is as wide: the widest one that was measured
     assert rows["diffuspec"][free] == pytest.approx(1.5 / 1.2)
     assert rows["diffuspec"][drafted] == pytest.approx(1.5 / (1.2 + 2.0))
     assert rows["ddtree(drafter='diffusion-lm')"][drafted] == rows["diffuspec"][drafted]
     assert {name for name in rows if rows[name][drafted] is None} == {
-        "respec", "block-diffusion", "diffuspec(drafter='block-diffusion')"}
+        "respec", "sam", "block-diffusion", "diffuspec(drafter='block-diffusion')"}
 
 
 def test_a_missing_file_is_refused(folder):

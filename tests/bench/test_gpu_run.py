@@ -170,10 +170,10 @@ def test_the_minutes_end_a_bench_between_two_decodes_and_each_prompt_is_told_onc
     run = GpuRun(replace(plan, out=tmp_path, steps=("bench",)), said.append)
     monkeypatch.setattr(run, "check", checks(4))   # one for the step, one for each decode
     monkeypatch.setattr(gpu_run, "bench_prepared", lambda prepared, out, progress, say: [
-        progress(0, 2, what) for what in ("prompt 1", "prompt 1", "ar", "prompt 2")])
+        progress(done, 4, what) for done, what in enumerate(("prompt 1", "prompt 1", "ar", "prompt 2"))])
     with pytest.raises(OutOfTime):
         run.run()
-    assert said[2:] == ["bench-1: 0 of 2 decodes, prompt 1"]
+    assert said[2:] == ["bench-1: 0 of 4 decodes, prompt 1"]
     assert [run.options(place, ("ar",)).peers for place in (0, 1)] == ["hf-generate", ""]
 
 
@@ -238,7 +238,7 @@ def test_a_cell_times_until_the_device_is_done_and_leaves_out_the_first_forwards
     now, queued, gpu = [0.0], [], torch.device("cuda")
     monkeypatch.setattr(torch.cuda, "synchronize", lambda device: now.append(now.pop() + sum(queued)) or queued.clear())
     monkeypatch.setattr(gpu_cells, "perf_counter", lambda: now[0])
-    took = [9.0, 9.0, 9.0, 0.25, 0.5, 1.0, 0.75, 9.0]            # the first ones capture, however long that takes
+    took = [9.0, 9.0, 0.1, 0.25, 0.5, 1.0, 0.75, 9.0]            # the first ones capture, however long that takes
     assert gpu_cells.timed(gpu, lambda repeat: queued.append(took[repeat]), 5) == {
         "seconds": 0.625, "fastest": 0.25, "repeats": 4}
     assert gpu_cells.replayed(gpu, lambda: queued.append(took.pop()), 4) == 0.625
