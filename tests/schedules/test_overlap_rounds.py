@@ -59,6 +59,15 @@ def test_what_a_drafter_needs_for_its_first_draft_is_decoding_in_every_schedule(
     assert done.prefill < 0.2 <= min(done.rows[0].seconds, session.rounds[0].seconds.whole)
 
 
+def test_no_second_of_a_drafter_in_turn_counts_twice():
+    def slowly(session, budget, dice):
+        time.sleep(0.01)
+        return deterministic_chain((9,) * budget.depth)
+    start = time.perf_counter()
+    *_, session = decode((1, 2), Scripted((1, 2), range(3, 11)), Fixed(2), slowly, Match(), Overlap(), max_new_tokens=8)
+    assert sum(one.seconds.whole for one in session.rounds) <= time.perf_counter() - start
+
+
 @pytest.mark.parametrize("spec", ["pearl(depth=2)", "ppsd(layer=1)"])
 def test_the_start_of_a_worker_is_part_of_the_first_round(spec, monkeypatch):
     opened = Workers.open
