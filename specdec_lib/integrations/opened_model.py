@@ -1,6 +1,6 @@
 """A caller's transformers model with all that a method drafts from: checkpoints, a draft model, facts, memory.
 
-The model itself verifies, as it is: our decoder does not replace it. For the Llama family its weights are shown to
+The model itself verifies: our decoder does not replace it. For the Llama family its weights are shown to
 trained drafters as our decoder would hold them, so that the checkpoints made for it fit.
 """
 
@@ -46,7 +46,7 @@ class GivenTokenizer(NamedTuple):
 
 @dataclass(frozen=True)
 class OpenedModel:
-    """A model with its drafters, kept from one call to the next; `memory` outlives a prompt."""
+    """A model with its drafters, kept from call to call; `memory` outlives a prompt."""
 
     model: Any
     target: HuggingFace

@@ -38,7 +38,7 @@ def test_without_a_draft_it_is_plain_decoding():
     assert judge(deterministic_tree([], nodes=9)).tokens == (5,)
 
 
-# --- noise shared by draft and target -------------------------------------------------------------------------------
+# --- noise shared by draft and target ---
 
 def drawn(probs, seed, position=0) -> int:
     return SharedNoise(seed).at(position).choose(Categorical(torch.arange(len(probs)), probs))

@@ -19,7 +19,7 @@ from specdec_lib.types import Refusal
 
 @pytest.fixture
 def folder(tmp_path):
-    """A complete target folder, as far as looking at names and headers goes."""
+    """A complete target folder, as far as names and headers go."""
     (tmp_path / "config.json").write_text(json.dumps({"model_type": "llama"}))
     save_file({"model.norm.weight": np.ones(1000, dtype=np.float32)}, tmp_path / "model.safetensors")
     return tmp_path

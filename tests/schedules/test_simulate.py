@@ -1,4 +1,4 @@
-"""Simulation: lanes do one task at a time, what they did adds up, and contention only ever costs time."""
+"""Lanes do one task at a time, what they did adds up, and contention only costs time."""
 
 import pytest
 
@@ -21,7 +21,7 @@ def test_a_task_starts_when_its_lane_is_free_and_what_it_waits_for_has_ended():
 def test_contention_lasts_only_while_both_work():
     done = simulate([Task(DRAFTER, 2, DRAFT), Task(TARGET, 5, VERIFY)], kappa=1.5)
     assert spans(done, DRAFT) == [(DRAFTER, 0, 3)]
-    assert spans(done, VERIFY) == [(TARGET, 0, 6)]          # 2 of 5 seconds of work take 3
+    assert spans(done, VERIFY) == [(TARGET, 0, 6)]    # 2 of 5 seconds of work take 3
     assert done.totals[TARGET] == (5, 0, 1, 0)
     assert done.totals[DRAFTER] == (2, 0, 1, 3)
 
@@ -38,7 +38,7 @@ def test_a_cancelled_task_gives_its_lane_back_and_counts_as_rolled_back():
     assert done.totals["two"] == (1, 2, 0, 0)
 
 
-def test_a_task_that_is_cancelled_before_it_starts_takes_no_time():
+def test_a_task_cancelled_before_it_starts_takes_no_time():
     done = simulate([Task("one", 2, VERIFY), Task("two", 9, DRAFT, (0,), until=0)])
     assert done.seconds == 2
     assert done.totals["two"] == (0, 0, 0, 2)
@@ -51,7 +51,7 @@ def test_half_used_work_is_half_rolled_back_and_its_end_is_what_is_drawn_so():
     assert done.totals[DRAFTER] == (1, 3, 0, 0)
 
 
-def test_everything_without_gap_or_overlap_on_each_lane_adds_up_to_the_whole():
+def test_all_without_gap_or_overlap_on_each_lane_adds_up_to_the_whole():
     tasks = [Task("abc"[i % 3], 1 + i % 5 * .37, DRAFT, (i - 2,) if i > 1 else (), i, i % 4 / 3) for i in range(60)]
     for kappa in (1.0, 1.3):
         done = simulate(tasks, kappa)
