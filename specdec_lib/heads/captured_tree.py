@@ -56,6 +56,7 @@ class CapturedTree(CapturedDraft):
         unseen = torch.full((1, self.nodes), -inf, dtype=weights.embedding.dtype, device=self.device)
         self.itself = unseen[:, :width].repeat(width, 1).fill_diagonal_(0)
         zero = torch.zeros(1, dtype=torch.float64, device=self.device)
+        self.never = zero - inf
         self.root = TreeRows(cache.kv, zero + ROOT, zero, unseen)  # its x is that of the call
 
     def drafted(self, x: Tensor, vocabulary: JoinedVocabulary, tables: DraftTables, more: Tensor) -> tuple[Tensor, ...]:
@@ -81,7 +82,8 @@ class CapturedTree(CapturedDraft):
         may = ranks_among(pool[:start, SCORE], scores, left[:len(last)])
         if len(self.end):
             may &= (last[:, :1] != self.end).all(1)
-        best, chosen = (part[:width] for part in torch.where(may, scores, -inf).sort(descending=True, stable=True))
+        eligible = torch.where(may, scores, self.never)
+        best, chosen = (part[:width] for part in eligible.sort(descending=True, stable=True))
         picked = last[chosen].long()
         tokens, parents = picked[:, 0], picked[:, ROW]
         hidden = above.hidden[parents]
