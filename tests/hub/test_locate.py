@@ -1,11 +1,11 @@
 """Names become folders of safetensors, or one sentence that says why not."""
 
 import json
+from types import SimpleNamespace
 
 import huggingface_hub
 import numpy as np
 import pytest
-from httpx2 import Request, Response
 from huggingface_hub.errors import GatedRepoError, HFValidationError, LocalEntryNotFoundError, RepositoryNotFoundError
 from huggingface_hub.utils import filter_repo_objects
 from safetensors import safe_open
@@ -118,7 +118,7 @@ def test_a_name_that_the_hub_cannot_give_is_refused_in_one_sentence(hub, error):
     (GatedRepoError, "accept its licence on its page of the hub and log in with `hf auth login`, or give"),
     (RepositoryNotFoundError, "check the name, or log in with `hf auth login` if it is private, or give")])
 def test_a_model_that_the_hub_does_not_show_to_everyone_is_refused_with_how_to_log_in(hub, kind, remedy):
-    hub["answer"] = kind("no", response=Response(403, request=Request("GET", "https://hub")))
+    hub["answer"] = kind("no", response=SimpleNamespace(headers={}, request=None))
     with pytest.raises(Refusal, match=remedy):
         model_folder("someone/something")
 
