@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
+from itertools import zip_longest
 
 import torch
 
@@ -50,8 +51,8 @@ def extended(recording: Recording, prompt: Sequence[int], kit: Kit, drafters: Se
     say("plain decoding, to compare")
     session, _ = record_plain(prompt, kit, len(recording.output))
     if session.tokens != recording.tokens:
-        pairs = enumerate(zip(session.tokens, recording.tokens, strict=False), 1)
-        place = next((i for i, (mine, its) in pairs if mine != its), min(len(session.tokens), len(recording.tokens)))
+        pairs = enumerate(zip_longest(session.tokens, recording.tokens), 1)
+        place = next(i for i, (mine, its) in pairs if mine != its)
         raise Refusal(f"the text differs from the recorded one at token {place}, so no drafter can be added:"
                       " use the prompts, the target and the dtype that it was recorded with")
     return with_drafters(recording, session, kit, drafters, lengths, trees, say)

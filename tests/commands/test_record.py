@@ -39,7 +39,8 @@ def arrays(path):
 
 def test_a_drafter_that_is_added_says_what_it_says_when_recorded_at_once(kit):
     recording = record(PROMPT, kit, ["eagle"], 9)
-    both = extended(recording, PROMPT, kit, ["diffusion-lm", "eagle2"])
+    both = extended(recording, PROMPT, kit, ["diffusion-lm", "eagle2"], say=(told := []).append)
+    assert told[1:] == ["diffusion-lm", "eagle2"]
     once = record(PROMPT, kit, ["eagle", "diffusion-lm", "eagle2"], 9)
     assert (both.drafts, both.trees, both.blocks) == (once.drafts, once.trees, once.blocks)
     for length, kept in once.lattices["diffusion-lm"].items():
@@ -55,6 +56,8 @@ def test_a_target_that_says_something_else_adds_nothing(kit):
         extended(recording, PROMPT, other, ["diffusion-lm"])
     with pytest.raises(Refusal, match="differs from the recorded one at token 5"):
         extended(recording, (0, 1, 2, 0, 0), kit, ["diffusion-lm"])
+    with pytest.raises(Refusal, match="differs from the recorded one at token 7"):         # behind an end of its own
+        extended(recording, PROMPT, replace(kit, facts=TokenizerFacts(vocab=3, end=frozenset({1}))), ["diffusion-lm"])
 
 
 def test_what_was_recorded_before_stays_byte_for_byte(kit, tmp_path):
