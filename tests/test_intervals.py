@@ -26,7 +26,7 @@ def times_as_fast(one: np.ndarray, two: np.ndarray) -> np.ndarray:
 
 @pytest.mark.parametrize(("freedom", "t"), [(4, 2.77645), (7, 2.36462), (11, 2.20099), (23, 2.06866), (59, 2.00100)])
 def test_students_t_is_that_of_the_tables(freedom: int, t: float):
-    assert students_t(freedom) == pytest.approx(t, rel=5e-4)
+    assert students_t(freedom) == pytest.approx(t, abs=1 / freedom ** 5 + 5e-6)        # the next term; five digits
 
 
 def test_the_tails_are_alike_and_over_many_prompts_the_plain_quantiles():
