@@ -29,9 +29,11 @@ def step_costs(recording: Recording, plain: float, length: int = 8) -> dict[str,
     """By drafter, plain forwards per token of its drafts of this length.
 
     Where the recording is of another target or lacks the clock, its seconds are divided by `plain`, those of a forward
-    on the machine that is asked about: right on the machine of the recording alone.
+    on the machine that is asked about: right on the machine of the recording alone. Places of 0 seconds, at which a
+    drafter was not asked since its own run had no round there, count for nothing.
     """
-    took = {name: median(seconds[length]) / length for name, seconds in recording.seconds.items() if length in seconds}
+    took = {name: median(made) / length for name, seconds in recording.seconds.items()
+            if (made := [one for one in seconds.get(length, ()) if one])}
     known = CLOCK in took and recording.about.get("target", {}).get("name") == TARGET
     unit = took[CLOCK] / first_layers_cost(SHAPE, FIRST) if known else plain
     return {name: seconds / unit for name, seconds in took.items()}

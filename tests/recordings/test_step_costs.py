@@ -25,6 +25,15 @@ def test_all_drafters_are_timed_by_the_clock_of_their_recording():
     assert step_costs(slower, 123.0) == pytest.approx(costs)
 
 
+def test_places_at_which_a_drafter_was_not_asked_count_for_nothing():
+    one = next(iter(load_recordings().values()))
+    more = {"own run": {8: [0.0] * 99 + [median(one.seconds[CLOCK][8])]}, "never": {8: [0.0]}}
+    costs = step_costs(replace(one, seconds={**one.seconds, **more}), 1.0)
+    assert costs["own run"] == pytest.approx(costs[CLOCK])
+    assert "never" not in costs
+    assert 0 < step_costs(load_recordings()["rag"], 1.0)["token-recycling"] < 0.01     # asked at 58 of 128 places
+
+
 @pytest.mark.parametrize("lacking", ["clock", "target"])
 def test_without_the_clock_seconds_are_those_of_the_machine_that_is_asked_about(lacking):
     one = next(iter(load_recordings().values()))
