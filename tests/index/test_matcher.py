@@ -47,7 +47,7 @@ def test_the_corpus_is_used_where_the_session_has_no_match(path):
 def test_without_a_match_there_is_no_continuation(path):
     matcher = Matcher(StaticStore(path))
     match = matcher.find((1, 2, 3))
-    assert match.length == 0
+    assert match == SuffixMatch()
     assert matcher.following((1, 2, 3), match, 4) == ()
 
 
@@ -64,5 +64,6 @@ def test_the_parts_of_one_decode_share_one_matcher(path):
 
 
 def test_a_corpus_of_another_vocabulary_is_refused(path):
+    assert shared_matcher(Kit(None, TokenizerFacts(vocab=92), store=str(path))).store        # its largest id is 91
     with pytest.raises(Refusal, match="tokenizer"):
         shared_matcher(Kit(None, TokenizerFacts(vocab=50), store=str(path)))

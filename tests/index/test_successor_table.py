@@ -81,7 +81,7 @@ def test_a_token_without_a_row_has_its_successors_in_the_text_newest_first():
     table.read(session_of(prompt=(4, 1, 4, 2, 4, 1, 4, 3, 4)))
     assert table.successors(4) == (3, 1)
     assert table.successors(3) == (4,)
-    assert table.successors(9) == ()
+    assert table.successors(9) == () == SuccessorTable(text=False).successors(9)
 
 
 def test_a_row_of_the_target_comes_before_the_text():

@@ -60,6 +60,7 @@ def test_a_node_whose_path_is_below_the_price_is_left_out():
         kept += path >= 0.3
     assert len(whole) == 8
     assert 0 < len(cut) == kept < 8
+    assert len(grown(CopySource((7,), 2), price=whole.confidence[0])[0]) == 1          # at the price it joins
 
 
 def test_there_are_as_many_nodes_as_gain_the_most_over_the_costs_of_their_rows():

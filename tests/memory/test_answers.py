@@ -96,6 +96,8 @@ def test_corpus_and_answers_are_searched_as_one_and_the_longer_match_wins(built)
     assert both.following(both.find((1, 2, 3)).first, 8) == (4,)
     assert both.following(both.find((2, 3)).first, 8) == (5,), "a tie is the answers'"
     assert both.following(both.find((1,)).recent, 8) == (9,)
+    first = PromptAndAnswers(built, filled([1, 9]))
+    assert first.following(first.find((1,)).first, 8) == (9,), "behind the first token of all answers"
     assert both.following(both.find((7,)).recent, 8) == ()
     assert both.find((8,)) == CorpusMatch()
     assert PromptAndAnswers(built, AnswerStore()).find((1, 2)) == built.find((1, 2))

@@ -72,6 +72,7 @@ def test_a_setting_that_nobody_recorded_and_a_damaged_file_are_refused(made, tmp
 def test_in_the_shipped_runs_the_strict_gate_has_greedy_decodings_errors_and_a_lenient_one_accepts_more():
     runs = load_block_runs()
     assert SHIPPED.stat().st_size < 150_000
+    assert runs.settings == [None, *settings()]
     for kind in runs.kinds:
         for one in runs.settings[1:]:
             if one.beta == 1:

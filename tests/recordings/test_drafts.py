@@ -14,9 +14,11 @@ from specdec_lib.models.llama.config import LlamaConfig
 from specdec_lib.models.llama.decoder import Transformer
 from specdec_lib.models.replay import load_recording, save_recording
 from specdec_lib.recordings.record import record
+from specdec_lib.trees import accepted_depth
 from specdec_lib.types import NO_DICE, Budget, Refusal
 from specdec_lib.what.recorded import Recorded
-from tests.worlds import random_block_diffusion, random_diffusion
+from tests.worlds import PROMPT as TEXT
+from tests.worlds import network_kit, random_block_diffusion, random_diffusion
 
 SHAPE = LlamaConfig(layers=2, hidden=8, heads=2, kv_heads=1, head_dim=4, mlp=16, vocab=96, context=128)
 PROMPT, IDS, LENGTHS = (1, 2, 3, 4, 5, 6), tuple(range(0, 96, 4)), (2, 4, 8)
@@ -107,6 +109,17 @@ def test_lengths_come_back_from_the_shortest_to_the_longest(kit, tmp_path):
     recording = record(PROMPT, kit, ["diffusion-lm"], 3, (4, 8, 16), about={"vocab": 96, "end": []})
     save_recording(recording, tmp_path / "a.safetensors")
     assert list(load_recording(tmp_path / "a.safetensors").lattices["diffusion-lm"]) == [4, 8, 16]
+
+
+def test_who_learns_from_rejected_nodes_is_asked_where_a_round_of_its_own_run_began():
+    own = record(TEXT, network_kit(None), ["token-recycling"], 30, about={"vocab": 3, "end": []})
+    [drafts], [took] = own.drafts["token-recycling"].values(), own.seconds["token-recycling"].values()
+    begun, place = set(), 0
+    while place < 30:
+        begun.add(place)
+        place += accepted_depth(drafts[place], own.output[place:]) + 1
+    assert [seconds > 0 for seconds in took] == [place in begun for place in range(30)]
+    assert len(begun) < 30
 
 
 def test_tokens_of_a_large_vocabulary_are_kept_whole(recording, tmp_path):
