@@ -167,6 +167,7 @@ def test_whiskers_end_where_the_interval_ends():
 
 def test_where_there_is_no_interval_there_is_no_error_bar():
     figure = figures.speedups(["ar", "sam"], [1, 1.9], [None, (1.7, 2.1)])
+    assert figure.layout.shapes[0].y0 == 1             # plain decoding
     assert list(figure.data[0].error_y.array) == [None, pytest.approx(0.2)]
     assert list(figure.data[0].error_y.arrayminus) == [None, pytest.approx(0.2)]
 

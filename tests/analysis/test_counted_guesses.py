@@ -11,7 +11,8 @@ TEXT = (0, 1, 2, 3, 1, 2, 3, 1, 2, 4)
 
 
 def head(tokens, draft):
-    """It likes token 4 a little, whatever came."""
+    """It likes token 4 a little, whatever came, and is asked at tokens of the text alone."""
+    assert (*tokens, *draft.tokens) == TEXT[:len(tokens) + len(draft)]
     return Scores(torch.tensor([[0.0, 0.0, 0.0, 0.0, 1.0]] * (len(draft) + 1)), torch.arange(5))
 
 

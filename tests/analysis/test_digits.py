@@ -62,6 +62,7 @@ def test_images_are_told_apart_by_the_p_value_alone():
 @pytest.mark.parametrize(("acceptance", "p", "said"), [
     (None, 0.5, "x (one distribution by construction): not told apart from plain images, p = 0.500"),
     (None, 0.038, "p = 0.038; a p below 0.05 is chance here, and methods that take this noise inherit it"),
+    (None, 0.05, "not told apart from plain images, p = 0.050"),
     (0.4, 0.038, "x (lossless): not told apart from plain images, p = 0.038"),
     (0.4, 0.002, "x (lossless): told apart from plain images, p = 0.002")])
 def test_a_small_p_of_the_target_against_itself_is_called_chance_and_one_of_a_method_is_not(acceptance, p, said):

@@ -4,8 +4,10 @@ import pytest
 
 from specdec_lib import lattice
 from specdec_lib.analysis import lattice_search
+from specdec_lib.analysis.diffuspec_ablation import PAPER
 from specdec_lib.analysis.lattice_search import CONTROLLERS, FULL, LatticeReplay
 from specdec_lib.models.replay import SHIPPED, load_recording
+from specdec_lib.specs import parse_part
 from specdec_lib.when.adaptive_length import AdaptiveLength
 
 SHORTEST = "multi_turn"
@@ -51,11 +53,24 @@ def test_the_place_shown_first_is_one_where_the_parameters_move_the_path(blocks)
     assert sum(moved(place, *knob) for knob in knobs.items()) == most
 
 
+def test_no_place_is_shown_first_whose_block_would_reach_beyond_the_answer(blocks):
+    class Later(LatticeReplay):
+        def at(self, place, depth=None, **search):
+            return lattice_search.SearchedLattice(None, (), (), (1,) * place, (1,) * place)
+
+    assert Later(blocks.recording, "diffusion-lm", None, 8).most_movable({}) == len(blocks.recording.output) - 9
+
+
 def test_every_rule_writes_the_answer_and_a_decode_is_kept(blocks):
     for when in (None, *CONTROLLERS.values()):
         assert blocks.session(when).tokens == blocks.recording.tokens
     assert blocks.session(AdaptiveLength()) is blocks.session(AdaptiveLength())
     assert blocks.session(AdaptiveLength(), beam=1) is not blocks.session(AdaptiveLength())
+
+
+def test_the_last_controller_is_the_papers():
+    given = {name: value for name, value in parse_part(PAPER).values.items() if name != "score"}
+    assert [*CONTROLLERS.values()][-1] == AdaptiveLength(**given)
 
 
 def test_the_lengths_of_two_rules_round_by_round(blocks):

@@ -70,5 +70,5 @@ def test_the_conclusion_without_lossless_methods_names_the_lossy_one_and_promise
 
 def test_the_conclusion_of_plain_decoding_alone_has_no_empty_parts():
     alone = report(*PLAIN)
-    assert len(report_text.conclusion_sentences(alone)) == 2
+    assert (len(report_text.conclusion_sentences(alone)), alone.shown) == (2, ["ar"])
     assert report_text.run_text(alone) == "The run: 0 methods beside plain decoding, decoded greedily."

@@ -98,6 +98,8 @@ def test_a_claim_and_what_was_measured_stand_in_columns_of_their_own():
     assert (lines[0]["measured here"], lines[0]["so it is"]) == ("0.50 times (0.50 to 0.50)", "slower")
     assert lines[0]["this interval"] == "lies below 1.33"
     assert respec_ablation.claims_table(report(PLAIN, ALL)) == []
+    [few] = respec_ablation.claims_table(report(PLAIN[:4], HEAD[:4], SLOW[:4]))
+    assert few["this interval"] == "does not exist beside 1.33"
 
 
 def test_the_parts_of_a_method_share_its_rounds_and_its_time():

@@ -26,6 +26,12 @@ def test_words_of_a_short_text_stand_on_the_axis_and_those_of_a_long_one_do_not(
     assert figures.match_lengths([0] * 25, words=["the"] * 25).layout.xaxis.ticktext is None
 
 
+def test_the_limit_of_a_rule_is_named_in_a_legend():
+    ruled, free = figures.match_lengths([0, 1], shortest=2).layout, figures.match_lengths([0, 1]).layout
+    assert ([one.name for one in ruled.shapes], ruled.showlegend) == (["draft from 2"], True)
+    assert (list(free.shapes), free.showlegend) == ([], False)
+
+
 def test_a_signal_counts_where_drafting_stopped_and_the_target_has_its_own_colour():
     stopped, quiet = (figures.signal([1.0, 2.0, 3.0], stops=stops).layout.title.text for stops in ((1,), ()))
     assert (stopped, quiet) == ("Drafting stops at 1 of 3 tokens", "The entropy along the output")

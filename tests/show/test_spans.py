@@ -66,6 +66,8 @@ def test_a_gauge_places_values_in_order_and_says_them_in_words():
     assert places["rival"] < places["ours"] < places["now"]
     assert 'aria-label="tokens: ours 2.00, rival 1.00, now 3.00"' in drawn.html
     assert drawn.html.count("<circle") == 3
+    heights = {name: int(drawn.html.split(f">{name} ")[0].rsplit(' y="', 1)[1].split('"')[0]) for name in places}
+    assert heights["now"] < 30 < heights["ours"] == heights["rival"]                 # the line is at 30
 
 
 def test_moving_the_first_setting_does_not_rescale_the_lines_of_the_others():
