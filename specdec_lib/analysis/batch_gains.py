@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from specdec_lib.analysis.batches import BatchTable
-from specdec_lib.analysis.run_place import chip
+from specdec_lib.analysis.batches import BatchTable, chip_of
 from specdec_lib.analysis.wording import how_many, number
 
 
@@ -20,6 +19,6 @@ def paying_sentence(table: BatchTable, dtype: str) -> str:
     sure = [f"{how_many(row.span and row.span[0] > 1 for row in some)} at batch {some[0].batch}" for some in ends]
     every = (f"; faster in every repeat: {', '.join(sure)}" if all(row.span for some in ends for row in some) else
              ", without repeats that say how sure that is")
-    machines = dict.fromkeys(chip(run) for run in table.runs if run["dtype"] == dtype)
+    machines = dict.fromkeys(chip_of(run) for run in table.runs if run["dtype"] == dtype)
     where = f" on {', '.join(machines)}" if machines else ""
     return f"Speed over plain decoding of the same batch{where}, {dtype}: {', '.join(speeds)}{every}."

@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from specdec_lib.analysis.bench_report import load_report
+from specdec_lib.analysis.run_place import chip
 from specdec_lib.analysis.run_table import read_table, write_table
 from specdec_lib.analysis.wording import number, trend
 from specdec_lib.bench.batch_summary import batch_measures, speedup
@@ -107,10 +108,16 @@ def run_of(name: str, summary: Mapping[str, Any]) -> dict[str, Any]:
     settings, target = summary["settings"], summary["target"]
     return {"run": name, "dtype": target["dtype"], "batch": settings.get("batch", 1), "target": target["name"],
             "threads": target.get("threads"), "created": summary["created"], "machine": summary["machine"],
+            "device": target.get("device"),
             "command": settings["command"], "commit": settings["commit"], "changed": settings["changed"],
             "max_new_tokens": settings["max_new_tokens"], "temperature": settings["temperature"],
             "repeats": settings["repeats"], "sha256": summary["prompts"]["sha256"],
             "prompts": summary["prompts"]["count"], "warnings": list(settings["warnings"])}
+
+
+def chip_of(run: Mapping[str, Any]) -> str:
+    """The chip that a run of a table decoded on; its machine's GPU, if any, where an older table names no device."""
+    return chip({"machine": run["machine"], "target": {"device": run.get("device")}})
 
 
 def refuse_others(runs: Sequence[Mapping[str, Any]]) -> None:
@@ -269,8 +276,8 @@ def provenance_rows(table: BatchTable) -> list[dict[str, Any]]:
     """Where each run's numbers come from."""
     return [{"run": run["run"], "dtype": run["dtype"], "batch": run["batch"], "prompts": run["prompts"],
              "tokens each": run["max_new_tokens"],
-             "machine": run["machine"].get("gpu") or run["machine"]["processor"],
-             "threads": run["threads"], "date": str(run["created"])[:10], "warnings": len(run["warnings"])}
+             "machine": chip_of(run), "threads": run["threads"],
+             "date": str(run["created"])[:10], "warnings": len(run["warnings"])}
             for run in table.runs]
 
 
