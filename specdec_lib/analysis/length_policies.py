@@ -21,7 +21,7 @@ from specdec_lib.analysis.bench_report import Report, load_report
 from specdec_lib.analysis.compare import Comparison
 from specdec_lib.analysis.report_text import interval_text
 from specdec_lib.analysis.result_row import place, result_rows
-from specdec_lib.analysis.run_place import sure_word
+from specdec_lib.analysis.run_place import chip, sure_word
 from specdec_lib.analysis.sweep_close import close_to
 from specdec_lib.analysis.wording import ends, number, over, placed
 from specdec_lib.bench import summary
@@ -68,9 +68,9 @@ def read_policies(run: str) -> tuple[Report, str]:
 
 def whence(report: Report, run: str) -> str:
     """A sentence on where and when the run in the folder `run` was measured, as far as its summary says."""
-    about, date = report.summary.get("machine", {}), report.summary.get("created", "")[:10]
+    named, date = chip(report.summary), report.summary.get("created", "")[:10]
     return (f"The run in {run.removeprefix('../')}, measured"
-            + (f" on {about['gpu'] or about['processor']}" if about else "") + (f" on {date}" if date else "") + ".")
+            + (f" on {named}" if named else "") + (f" on {date}" if date else "") + ".")
 
 
 def policy_result(spec: str) -> PolicyResult:

@@ -231,8 +231,9 @@ def csv_rows(found: RunComparison) -> Iterator[dict[str, Any]]:
 def run_facts(run: ComparedRun) -> dict[str, str]:
     """What a run is: target, machine, date, commit, prompts and settings."""
     machine, target, settings = run.part("machine"), run.part("target"), run.part("settings")
+    which = "gpu" if machine.get("gpu") and target.get("device") != "cpu" else "processor"
     return {"run": run.name, "target": shown(target.get("name")), "dtype": shown(target.get("dtype")),
-            "machine": shown(machine.get("gpu") or machine.get("processor")), "threads": shown(target.get("threads")),
+            "machine": shown(machine.get(which)), "threads": shown(target.get("threads")),
             "date": shown(run.report.summary.get("created"))[:10], "commit": shown(settings.get("commit")),
             "prompts": f"{len({d.question_id for d in run.of('ar')})} of {shown(run.part('prompts').get('file'))}",
             "max_new_tokens": shown(settings.get("max_new_tokens")), "temperature": shown(settings.get("temperature")),

@@ -200,4 +200,6 @@ def test_a_run_says_where_and_when_it_was_measured():
     assert length_policies.whence(run, "../data/results/policies") == (
         "The run in data/results/policies, measured on some cores on 2026-11-27.")
     run.summary["machine"]["gpu"] = "a card"
+    assert "measured on some cores on" in length_policies.whence(run, "decoded on the processor of a machine with both")
+    run.summary["target"]["device"] = "cuda"
     assert length_policies.whence(run, "mine") == "The run in mine, measured on a card on 2026-11-27."
