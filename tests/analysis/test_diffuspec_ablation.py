@@ -3,7 +3,15 @@
 import pytest
 
 from specdec_lib.analysis import diffuspec_ablation, diffuspec_claims
-from specdec_lib.analysis.diffuspec_published import BOTH, CELLS, CONTROLLER, NEITHER, SEARCH, published_speedup
+from specdec_lib.analysis.diffuspec_published import (
+    BOTH,
+    CELLS,
+    CONTROLLER,
+    NEITHER,
+    SEARCH,
+    published_speedup,
+    published_speedup_at_best,
+)
 from specdec_lib.bench.plan import Plan
 from specdec_lib.bench.results import Decode, Outcome
 from specdec_lib.bench.run_folder import RunFolder
@@ -137,6 +145,7 @@ def test_predictions_take_our_tokens_and_the_papers_round():
     assert found["search"]["predicted for 7B + 32B"] == published_speedup(3.0)
     assert found["neither"]["predicted for 7B + 32B"] == published_speedup(2.0, searched=False)
     assert found["specdiff"]["forwards of the drafter"] == 2
+    assert found["neither"]["predicted, verification as cheap as one step"] == published_speedup_at_best(2, 1, False)
     assert found["controller"]["predicted for 7B + 32B"] == published_speedup(2.0, searched=False)
 
 

@@ -54,6 +54,7 @@ def test_a_chain_is_counted_and_held_against_one_token_at_a_time():
     assert chain_guesses(ranks) == [Guesses(3, 2), Guesses(2, 1), Guesses(1, 0)]
     assert [one.share for one in chain_guesses(ranks)] == chain_acceptance(ranks)
     assert one_at_a_time(ranks) == ((0, 0, 1), (0, 1), (1,))
+    assert chain_guesses(((0, 1, 0), (0, 0, 0))) == [Guesses(2, 2), Guesses(2, 1), Guesses(1, 1)]
     assert chain_guesses(()) == []
 
 

@@ -123,6 +123,7 @@ def test_a_goal_names_the_fit_that_reached_it_with_the_least_text():
     known, unknown = RecipeFits(fits, {HEAD: 3_000_000}, {}), RecipeFits(fits, {}, {})
     said = "measured: 1.50 tokens per forward are reached by "
     assert reached_text(known, 1.5) == f"{said}on, 1.80 after 4 million tokens"
+    assert reached_text(known, 1.8) == f"{said}on, 1.80 after 4 million tokens".replace("1.50", "1.80")
     assert reached_text(unknown, 1.5) == f"{said}long, 2.20 after 9 million tokens"
     assert reached_text(known, 2.5) == "measured: no fit here reached 2.50 tokens per forward"
     assert missed_text(known, ["long", "short"], PowerLaw(2.0, 1.0, 1.0)) == (

@@ -98,6 +98,12 @@ def test_the_ladder_ends_with_the_trigger_alone_and_the_papers_setting_and_repla
     assert rows["respec(paper)"]["replay"] == "approximate"
     assert rows["trigger alone"]["measured speed"] == report.entries[respec_replay.ALONE_SPEC]["speedup"]
     assert rows["trigger alone"]["tokens per forward (replayed)"] > 1
+    class Vague(AnswerReplays):
+        def exact(self, spec):
+            return False
+
+    both = [answer, Vague(answer.recording, COSTS)]
+    assert respec_replay.ladder_rows(report, {"ar": "ar"}, both)[0]["replay"] == "approximate"
     held = {paper_setting(spec): entry["speedup"] for spec, entry in report.entries.items()}
     assert rows["respec(paper)"]["measured speed"] == held.get("respec(paper)")
     assert rows["respec(paper)"]["tokens per forward (replayed)"] > 1
