@@ -72,8 +72,11 @@ def test_the_mix_equals_plain_loops_over_blocks_and_slots(slot, depth, sizes):
     assert drawn.whole[drawn.real].any()
     assert not drawn.whole[drawn.real].all()
     x = streams(drawn)
-    found = diffusion_loss(x, FROZEN, BATCH, drawn, mix, objective)[0]
+    found, told = diffusion_loss(x, FROZEN, BATCH, drawn, mix, objective)
     assert found.item() == pytest.approx(by_hand(x, drawn, mix, objective), rel=1e-4)
+    alone = diffusion_loss(x, FROZEN, BATCH, replace(drawn, real=drawn.real & drawn.whole), mix, objective)[1]
+    for name, values in told.items():
+        assert values == pytest.approx(alone[name], rel=1e-5), "figures are those of wholly masked blocks"
 
 
 def test_only_rows_that_are_about_a_token_of_an_answer_are_learned():
