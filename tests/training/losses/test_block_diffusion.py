@@ -45,7 +45,7 @@ def by_hand(drafter, batch, slot: str, depth: str) -> tuple[float, float]:
                 said, x = raw[IDS], streams[k][b, t]
                 p, best, logits = said / said.sum(), int(batch.top_ids[b, t + k, 0]), rows @ x
                 e = drafter.frozen.embed(batch.tokens[b, t + k])
-                e = e / (e.square().mean() + target_eps(drafter)).sqrt()
+                e = e / (e.square().mean() + drafter.shape.eps).sqrt()
                 among = logits.topk(drafter.candidates).indices
                 u = logits[among] + rows[among] @ (drafter.correction @ e)
                 q = torch.zeros(len(IDS)).scatter_(0, among, u.softmax(0))
@@ -62,10 +62,6 @@ def by_hand(drafter, batch, slot: str, depth: str) -> tuple[float, float]:
             weight = DEPTH_WEIGHTS[depth](probs[:, None])[:, 0]
             total, uncovered = total + float(weight @ parts), uncovered + float(weight @ alone)
     return total / anchors, uncovered / anchors
-
-
-def target_eps(drafter) -> float:
-    return drafter.shape.eps
 
 
 @pytest.mark.parametrize("depth", DEPTH_WEIGHTS)
@@ -127,9 +123,11 @@ def test_hidden_states_from_the_anchor_on_change_no_loss(target, batch):
 
 
 def test_figures_are_one_number_per_slot(target, batch):
-    told = Objective()(made(target, anchors=99), batch)[1]
+    drafter, said = made(target, 8, anchors=99), Objective()
+    told = said(drafter, batch)[1]
     assert len(told["loss"]) == len(told["right"]) == BLOCK
     assert all(value > 0 for value in told["loss"])
+    assert said(drafter, replace(batch, top_ids=batch.top_ids * 0 + 1))[1]["right"] == [0.0] * BLOCK
 
 
 def test_it_overfits_one_batch_and_every_parameter_changes(target, batch):
