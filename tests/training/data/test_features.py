@@ -8,7 +8,7 @@ import torch
 from specdec_lib.models.huggingface import HuggingFace
 from specdec_lib.models.llama.decoder import Transformer
 from specdec_lib.training.data import features
-from specdec_lib.training.data.examples import Example
+from specdec_lib.training.data.examples import Example, learned_from
 from specdec_lib.training.data.features import TOP, Features, text_features
 from specdec_lib.types import Draft
 from tests.training.other_target import other_target
@@ -181,11 +181,11 @@ def test_a_target_in_another_dtype_computes_its_own(target, data, tmp_path):
     assert made.computed > 0
 
 
-def test_names_change_with_tokens_levels_and_grouping(target, data):
+def test_names_change_with_tokens_levels_grouping_and_where_an_answer_begins(target, data):
     made = Features(target, data, LEVELS, None)
     names = [made.key([data[0], data[1]]), made.key([data[1], data[0]]), made.key([data[0]]),
-             Features(target, data, (1, 2), None).key([data[0]])]
-    assert len(set(names)) == 4
+             Features(target, data, (1, 2), None).key([data[0]]), made.key([learned_from(data[0], 1)])]
+    assert len(set(names)) == 5
     assert made.key([data[0]]) == Features(tiny_target(), [], (4, 2, 1), None).key([data[0]])
 
 
