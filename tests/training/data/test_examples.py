@@ -152,4 +152,5 @@ def test_a_later_turn_is_learned_in_its_context_and_held_out_with_its_conversati
     assert one.prompt == (len(held), len("an answer"), 1)
     assert one.held_out
     assert len(clean(later, record("b", (7, 8)))) == 2, "the same words after other turns are another prompt"
-    assert clean(later, forbidden=frozenset([held])) == []
+    assert clean(later, forbidden=frozenset([held])) == clean(later, forbidden=frozenset("b")) == []
+    assert len(clean(later, forbidden=frozenset(["an answer"]))) == 1, "an answer is no prompt"
