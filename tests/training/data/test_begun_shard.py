@@ -8,7 +8,7 @@ import torch
 
 from specdec_lib.models.llama.batched import BatchedLlama
 from specdec_lib.training.data import begun_shard
-from specdec_lib.training.data.answers import AnswerPlan, make_answers
+from specdec_lib.training.data.answers import AnswerPlan, make_answers, sized
 from specdec_lib.training.data.shards import Shards, read_shards
 from tests.training.babble import Babble, target
 
@@ -121,3 +121,8 @@ def ticking(take, now):
         take(self, reply)
 
     return later
+
+
+def test_a_shard_has_answers_for_many_under_way_and_no_others_than_planned_for_few():
+    assert [sized(AnswerPlan(size=size), batch).size for size, batch in ((12, 32), (12, 1024), (9000, 1024))] == [
+        12, 8192, 9000]
