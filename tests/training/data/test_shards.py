@@ -29,6 +29,7 @@ def test_what_was_written_is_read_in_order(tmp_path, packed):
     shards.write(1, [record(9)])
     assert list(read_shards(tmp_path, "tiny")) == list(shards) == [*map(record, range(3)), record(9)]
     assert (shards.records, shards.tokens, shards.free) == (4, 8, 2)
+    assert [shards.before(place) for place in (0, 1, 2)] == [0, 6, 8]
 
 
 def test_the_same_records_make_the_same_bytes(folder, tmp_path):
