@@ -3,6 +3,7 @@
 import json
 import shutil
 from dataclasses import replace
+from random import Random
 
 import pytest
 import torch
@@ -13,7 +14,7 @@ from specdec_lib.seq2seq.network import EncoderDecoder
 from specdec_lib.seq2seq.search import greedy
 from specdec_lib.seq2seq.stored import load_verifier
 from specdec_lib.training import train_g2p, train_g2p_drafter
-from specdec_lib.training.data.spellings import SpellingBatches, pairs_of
+from specdec_lib.training.data.spellings import SpellingBatches, pairs_of, some_words
 from specdec_lib.training.fit import KEPT_LOG, Settings, read_log
 from specdec_lib.training.fit_g2p import fit_spellings, verifier_loss
 from specdec_lib.training.pipeline import TrainingOrder
@@ -80,6 +81,13 @@ def test_an_epoch_takes_every_word_once_and_batches_are_of_similar_length(toy):
     assert sorted(texts) == sorted(word for word, _ in pairs)
     assert texts != [text for number in range(12, 24) for text, _ in batches.word_pairs(number)]
     assert batches(7).targets.tolist() == SpellingBatches(pairs, 1, 8, 2)(7).targets.tolist()
+
+
+def test_words_are_added_to_a_sentence_up_to_exactly_its_limit():
+    pairs = [("eight", (4, 5)), ("a", (6,))]
+    sizes = [sum(len(spoken) + 1 for _, spoken in some_words(pairs, 9, Random(seed))) for seed in range(40)]
+    assert set(sizes) == {7, 8, 9}
+    assert len(list(some_words(pairs, 1, Random(0)))) == 1
 
 
 def test_both_checkpoints_hold_weights_a_card_and_a_log_and_are_read_as_they_were_measured(shelf):
