@@ -8,7 +8,8 @@ import torch
 
 from specdec_lib.models.llama.batched import BatchedLlama
 from specdec_lib.training.data import begun_shard
-from specdec_lib.training.data.answers import AnswerPlan, make_answers, sized
+from specdec_lib.training.data.answers import AnswerPlan, PromptLot, make_answers, sized
+from specdec_lib.training.data.prompt_sources import Asked, Sieve
 from specdec_lib.training.data.shards import Shards, read_shards
 from tests.training.babble import Babble, target
 
@@ -126,3 +127,9 @@ def ticking(take, now):
 def test_a_shard_has_answers_for_many_under_way_and_no_others_than_planned_for_few():
     assert [sized(AnswerPlan(size=size), batch).size for size, batch in ((12, 32), (12, 1024), (9000, 1024))] == [
         12, 8192, 9000]
+
+
+def test_without_a_limit_of_the_target_prompts_are_answered_up_to_the_length_that_is_read():
+    lot = PromptLot(Babble(), AnswerPlan(max_new=40, read=9), 0, Sieve(), iter(()), 9)
+    asked = [lot.begin(Asked((" ".join(["w5"] * words),), "file")) for words in (6, 7)]      # and three of a template
+    assert [request is None for request in asked] == [False, True]
