@@ -100,6 +100,8 @@ def test_the_rows_that_are_counted_are_the_rows_that_are_fed(name):
     if name == "block-diffusion":                  # rows that are committed are read beside the block
         assert fed[1] == (1, 3)
         assert (main.reads, main.rows, parts[0].rows) == (1, 8, 3)
+        pairs = [one.shape[1] for name, one in stored.state.items() if name.endswith("qkv")]     # the first: of both
+        assert parts[0].weights == stored.state["fc"].numel() + 2 * 2 * 4 * sum(pairs)           # keys and values
     elif name == "eagle":
         assert fed[1] == (4, 5) == (main.reads, main.rows)
     else:
