@@ -36,6 +36,11 @@ def test_no_number_in_int8_is_off_by_more_than_half_a_step_of_its_own_group():
     assert (off <= matrix.abs().view(5, 3, 64).amax(-1, keepdim=True) / 127 * 0.54).all()    # the scale is rounded
 
 
+def test_whole_steps_of_a_float16_come_back_from_int8_exactly():
+    whole = torch.tensor([[127.0, -3.0, 0.0, 64.0]])
+    assert torch.equal(there_and_back(whole, "int8"), whole)
+
+
 def test_smaller_groups_err_less_where_one_number_dominates_its_row():
     matrix = normal(16, 512)
     matrix[:, 7] *= 40
