@@ -6,7 +6,7 @@ from types import SimpleNamespace
 import pytest
 import torch
 
-from specdec_lib.checkpoints.fingerprint import architecture, compare, fingerprint, samples_match
+from specdec_lib.checkpoints.fingerprint import architecture, compare, evenly_spaced, fingerprint, samples_match
 from specdec_lib.models.llama.config import LlamaConfig, Rope
 from specdec_lib.models.llama.decoder import Transformer
 from specdec_lib.models.llama.weights import reader
@@ -96,3 +96,8 @@ def test_one_unit_of_rounding_in_a_few_numbers_is_alike_and_more_is_not():
     assert not samples_match(one, one.replace("3f80", "3f82", 1))
     assert not samples_match(one, one.replace("3f80", "3f81", 3))
     assert not samples_match(one, "")
+
+
+def test_the_places_of_a_sample_are_those_of_exact_arithmetic_in_large_matrices():
+    found = evenly_spaced(torch.arange(4_000_000).view(1000, -1)).tolist()
+    assert found == [round(i * 3_999_999 / 31) for i in range(32)]         # single precision misses some by one
