@@ -10,6 +10,7 @@ schedule.
 from __future__ import annotations
 
 from collections.abc import Generator
+from numbers import Integral
 from time import perf_counter
 from typing import Any, NamedTuple, NoReturn, TypeVar, cast
 
@@ -95,7 +96,7 @@ def refuse_other(value: Any, kind: type, part: Any) -> None:
 
 def refuse_tokens(tokens: Any, kind: str, part: Any, vocab: int | None) -> None:
     """Refuses tokens that the target cannot read."""
-    if type(tokens) is not tuple or not set(map(type, tokens)) <= {int}:
+    if type(tokens) is not tuple or not all(issubclass(kind, Integral) for kind in {*map(type, tokens)}):
         refuse(part, kind, f"its tokens are a tuple of int, got {tokens!r:.60}")
     if tokens and (min(tokens) < 0 or vocab is not None and max(tokens) >= vocab):
         wrong = min(tokens) if min(tokens) < 0 else max(tokens)

@@ -1,6 +1,7 @@
 """Speculation one level down: a middle model verifies a drafter, and what it emits is drafted for the target."""
 
 from dataclasses import dataclass
+from enum import IntEnum
 
 import pytest
 import torch
@@ -12,7 +13,7 @@ from specdec_lib.how.rejection import Rejection
 from specdec_lib.loop import begin
 from specdec_lib.models.table import Table
 from specdec_lib.scores import Categorical
-from specdec_lib.speculate import as_draft, refuse_verdict, speculate
+from specdec_lib.speculate import as_draft, refuse_draft, refuse_verdict, speculate
 from specdec_lib.types import LM, Budget, Draft, How, Method, Refusal, Verdict, What
 from specdec_lib.what.draft_model import DraftModel
 from specdec_lib.when.fixed import Fixed
@@ -134,6 +135,12 @@ def test_a_wrong_verdict_is_refused_and_does_not_run_for_ever(wrong, why):
 
     with pytest.raises(Refusal, match=f"careless returned no valid .*{why}"):
         run(Method(Fixed(2), two, careless), Dice(0), sampling=None)
+
+
+def test_whole_numbers_of_other_kinds_are_tokens():
+    draft = Draft((True, IntEnum("Token", {"two": 2}).two), (-1, 0))
+    refuse_draft(draft, two, 3)
+    refuse_draft(Draft(tuple(torch.tensor([1, 2]).numpy()), (-1, 0)), two, 3)
 
 
 def test_a_policy_that_returns_a_number_is_refused():

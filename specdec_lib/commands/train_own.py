@@ -6,6 +6,7 @@ They are trained on data of their own, so the options that shape a drafter for a
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from pathlib import Path
 from types import MappingProxyType
@@ -65,29 +66,39 @@ def train_own_model(name: str, order: OwnOrder, shaping: Sequence[str], say: Say
     check_threads(order.threads)
     for_model(order.threads or 1)
     dtype = "float32" if order.dtype == "auto" else dtype_of(order.dtype, "cpu")
-    with alone_in(order.out / "work" / name):      # until it is measured and its card written
-        return card_text(train(order, card_provenance(provenance(), dtype), say, progress).card)
+    return card_text(train(order, card_provenance(provenance(), dtype), say, progress).card)
+
+
+def alone(order: OwnOrder, name: str) -> AbstractContextManager[None]:
+    """Keeps other processes from training this model until it is measured and its card written."""
+    return alone_in(order.out / "work" / name)
 
 
 def canvas(order: OwnOrder, made: Mapping, say: Say, progress: Progress) -> Checkpoint:
     asked = CanvasOrder(order.out, order.minutes, seed=order.seed, dtype=made["dtype"],
                         **order.given("optimiser", "rate", "batch"))
-    return train_canvas(asked, made, say, progress)
+    with alone(order, CANVAS):
+        return train_canvas(asked, made, say, progress)
 
 
 def digits(order: OwnOrder, made: Mapping, say: Say, progress: Progress) -> Checkpoint:
     if made["dtype"] != "float32":
         raise Refusal(f"{DIGITS} is trained in float32, got {made['dtype']}")
-    return train_digits(DigitSettings(order.minutes, seed=order.seed, **order.given("rate")), order.out, made, say,
-                        progress)
+    asked = DigitSettings(order.minutes, seed=order.seed, **order.given("rate"))
+    with alone(order, DIGITS):
+        return train_digits(asked, order.out, made, say, progress)
 
 
 def verifier(order: OwnOrder, made: Mapping, say: Say, progress: Progress) -> Checkpoint:
-    return train_verifier(training_order(order), made, say, progress)
+    asked = training_order(order)
+    with alone(order, PRONOUNCING[0]):
+        return train_verifier(asked, made, say, progress)
 
 
 def drafter(order: OwnOrder, made: Mapping, say: Say, progress: Progress) -> Checkpoint:
-    return train_g2p_drafter(training_order(order), made, say, progress)
+    asked = training_order(order)
+    with alone(order, PRONOUNCING[1]):
+        return train_g2p_drafter(asked, made, say, progress)
 
 
 def training_order(order: OwnOrder) -> TrainingOrder:

@@ -175,7 +175,8 @@ class ProcessWorker:
             self.pipe.close()
         self.process.kill()
         self.process.join()
-        self.process.close()
+        with suppress(ValueError):                 # another thread reaped it, and has not said so yet
+            self.process.close()
 
 
 def shared_prefix(one: tuple[int, ...], other: tuple[int, ...]) -> int:

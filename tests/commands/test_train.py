@@ -34,7 +34,7 @@ def asked(folder, tmp_path):
 def test_what_another_process_trains_measures_or_writes_is_refused(asked, tmp_path, monkeypatch):
     monkeypatch.setattr(train, "train_ngram", lambda *given: given[-1]() and pytest.fail("both train"))
     monkeypatch.setattr(train, "prepare_dataset", lambda: True)
-    monkeypatch.setattr(train_own, "OWN_MODELS", {"g2p": ((), lambda *given: pytest.fail("both train"))})
+    monkeypatch.setattr(train_own, "train_verifier", lambda *given: pytest.fail("both train"))
     with refused_beside_another(tmp_path / "work" / "ngram"):
         asked("ngram", dtype="float32")
     with refused_beside_another(tmp_path / "work" / "g2p"):
