@@ -1,8 +1,7 @@
 """Workers: where a schedule's drafter runs beside the target: in turn with it, in a thread, or in a process of its own.
 
-A process is forked for each decode, so it shares the weights with this one, has caches of its own, and needs no
-loading. It computes on its own cores; the target gets the others. A call sends the new tokens and the budget; the
-draft comes back. Whichever way a worker is lost, one sentence says so and no process stays.
+A process is forked for each decode: it shares the weights, has caches of its own and computes on its own cores. A call
+sends new tokens and a budget; the draft comes back. However a worker is lost, a sentence says so and no process stays.
 """
 
 from __future__ import annotations
