@@ -128,13 +128,13 @@ def sync(path: Path) -> None:
 
 
 def partial_neighbour(path: Path) -> Path:
-    """The name under which this process writes `path`; removes what killed processes left of the same file."""
+    """The name, of the same kind, under which this process writes `path`; removes what killed processes left of it."""
     stem = f".{path.name}.partial-"
     for name in os.listdir(path.parent):
-        if name.startswith(stem) and not is_running(name.removeprefix(stem)):
+        if name.startswith(stem) and not is_running(name.removeprefix(stem).removesuffix(path.suffix)):
             left = path.with_name(name)
             shutil.rmtree(left) if left.is_dir() else left.unlink(missing_ok=True)
-    return path.with_name(f"{stem}{os.getpid()}")
+    return path.with_name(f"{stem}{os.getpid()}{path.suffix}")
 
 
 def is_running(process: str) -> bool:

@@ -182,9 +182,9 @@ def test_what_a_killed_process_left_goes_with_the_next_write_and_what_a_living_o
     dead = subprocess.Popen(["true"])
     dead.wait()
     for process in (dead.pid, os.getppid()):
-        (tmp_path / f".a.partial-{process}").write_text("half")
-    write_text(tmp_path / "a", "whole")
-    assert sorted(path.name for path in tmp_path.iterdir()) == [f".a.partial-{os.getppid()}", "a"]
+        (tmp_path / f".a.json.partial-{process}.json").write_text("half")
+    write_text(tmp_path / "a.json", "whole")
+    assert sorted(path.name for path in tmp_path.iterdir()) == [f".a.json.partial-{os.getppid()}.json", "a.json"]
 
 
 def test_a_folder_in_use_is_refused_with_the_process_that_has_it_and_free_when_that_is_killed(tmp_path):

@@ -12,7 +12,6 @@ import logging
 import os
 import re
 import shutil
-import warnings
 from collections.abc import Iterator, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor, wait
 from contextlib import contextmanager
@@ -30,6 +29,7 @@ from specdec_lib.types import Refusal
 
 SHOWN = 800                                        # letters of why a cell failed
 BOUNDS = re.compile(r"(from|above) (-?[\d.]+)(?: to (-?[\d.]+))?")
+QUIET = "--IPKernelApp.log_level=CRITICAL"          # else a kernel says that its end interrupted it
 KINDS = {"int": int, "float": (int, float), "str": str, "list": list, "bool": bool}
 
 
@@ -185,9 +185,10 @@ def execute_in_thread(notebook: str, output: str, values: Mapping[str, Any], ker
                 self.kernel_id = self.kernel_id or uuid4().hex
                 self.provisioner = ForkedProvisioner(kernel_id=self.kernel_id, kernel_spec=self.kernel_spec,
                                                      parent=self)
-            await super().start_kernel(**{"cwd": folder, **more})
+            said = [*(more.pop("extra_arguments", None) or []), QUIET]
+            await super().start_kernel(**{"cwd": folder, **more, "extra_arguments": said})
 
-    with ThreadPoolExecutor(1) as pool, warnings.catch_warnings(action="ignore", category=UserWarning):
+    with ThreadPoolExecutor(1) as pool:
         running = pool.submit(papermill.execute_notebook, notebook, output, dict(values),
                               kernel_manager_class=HeldKernel, **how)
         try:

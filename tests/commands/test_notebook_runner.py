@@ -218,12 +218,13 @@ def test_a_relative_output_is_relative_to_the_caller_and_not_to_the_notebook(wri
     assert (tmp_path / "out" / "run.ipynb").is_file()
 
 
+@pytest.mark.filterwarnings("error")
 def test_a_kernel_is_spoken_to_in_secret_and_warns_of_nothing(write, tmp_path, capfd):
     code = "import json, pathlib; from ipykernel.connect import get_connection_file\n" \
            "print(sorted(key for key in json.loads(pathlib.Path(get_connection_file()).read_text()) if 'curve' in key))"
     done = notebook_runner.run_notebook(write(code), tmp_path / "out.ipynb")
     assert "['curve_publickey', 'curve_secretkey']" in done.path.read_text()
-    assert "WARNING" not in capfd.readouterr().err
+    assert capfd.readouterr().err == ""
 
 
 def test_the_usual_and_the_quick_values_of_all_notebooks_lie_within_their_bounds():
