@@ -49,7 +49,7 @@ def length_toy(longest: int = 6, steps: int = 60, answers: int = 280, texts: int
     target = toy_target()
     with TemporaryDirectory() as folder:
         lessons = make_dataset(target, ToyText(), toy_answers(target, answers), Path(folder) / "features", rows=ROWS,
-                               batch=1024)
+                               batch=256)
         drafter = unsaved_checkpoint(DRAFTER, fit_toy(DRAFTER, target, lessons, Path(folder), steps)[1])
     module = {DRAFTER: ready_drafter(DRAFTER, drafter, target)}
     levels = sorted({target.layers, *module[DRAFTER].levels})

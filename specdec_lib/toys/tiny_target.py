@@ -75,7 +75,7 @@ def toy_checkpoint(name: str, target: Transformer, steps: int = 80, base: Checkp
     A recipe that starts from another checkpoint uses `base`, or trains one first for as many steps.
     """
     with TemporaryDirectory() as folder:
-        lessons = make_dataset(target, ToyText(), toy_answers(target), Path(folder) / "features", rows=ROWS, batch=1024)
+        lessons = make_dataset(target, ToyText(), toy_answers(target), Path(folder) / "features", rows=ROWS, batch=256)
         which, drafter = fit_toy(name, target, lessons, Path(folder), steps, base)
         made = unsaved_checkpoint(name, drafter)
         parts = which.parts(made.meta)

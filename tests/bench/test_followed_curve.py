@@ -83,7 +83,7 @@ class Slow:
 
 def test_a_run_that_began_with_a_wrong_curve_drafts_less_after_a_prompt(tmp_path):
     """The curve says that rows are free: eight nodes. They are not: after the first prompt a draft has one."""
-    a_plan = plan(methods=("draft-model",), max_new_tokens=40, repeats=3)
+    a_plan = plan(methods=("draft-model",), max_new_tokens=20)
 
     def summary(name, **more):
         endless = world(target=Slow(), facts=replace(world().facts, end=frozenset()))
@@ -97,7 +97,7 @@ def test_a_run_that_began_with_a_wrong_curve_drafts_less_after_a_prompt(tmp_path
 
 
 def test_a_killed_run_goes_on_with_what_it_has_learned(tmp_path):
-    a_plan, endless = plan(methods=("draft-model",), max_new_tokens=40), replace(world().facts, end=frozenset())
+    a_plan, endless = plan(methods=("draft-model",), max_new_tokens=20), replace(world().facts, end=frozenset())
 
     def rest(**more):
         return run.run_bench(a_plan, world(target=Slow(), facts=endless), PROMPTS, tmp_path, lambda: CURVE, refits=True,

@@ -32,8 +32,8 @@ def test_a_few_steps_make_a_drafter_of_it_that_training_has_taught():
 
 def test_a_drafter_whose_method_has_another_name_is_measured_in_the_loop_by_that_method():
     told = {when: parts["diffusion-lm"]["tokens_per_target_forward"]
-            for when, parts in toy_checkpoint("diffusion-lm", toy_target(), steps=80).card["measured"].items()}
-    assert told["teacher-forced"] > told["as it starts"]
+            for when, parts in toy_checkpoint("diffusion-lm", toy_target(), steps=40).card["measured"].items()}
+    assert told["teacher-forced"] > told["from random weights"] + .2
     assert told["live"] > 1.05
 
 
