@@ -8,7 +8,7 @@ TORCH  := $(shell grep '^torch==' constraints.txt)
 CACHE  := $${XDG_CACHE_HOME:-$$HOME/.cache}/specdec
 MODEL  := $(CACHE)/smollm2-135m-bcc81830/manifest.json
 SAMPLE := the_report or (exported_page and (40_respec or 41_diffuspec))
-PYTEST := OMP_NUM_THREADS=1 $(BIN)/python -m pytest -q -n 2 --dist worksteal --durations 30 --durations-min 3
+PYTEST := PYTHONDONTWRITEBYTECODE= OMP_NUM_THREADS=1 $(BIN)/python -m pytest -q -n 2 --dist worksteal --durations 30 --durations-min 3
 
 .DEFAULT_GOAL := help
 .PHONY: help setup model report test test-fast test-long test-browser test-browser-sample gpu site lint types lab clean-cache

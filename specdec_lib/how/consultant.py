@@ -16,11 +16,12 @@ longest that passes is kept, of two the likelier.
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import dataclass
-from functools import cache
+from dataclasses import dataclass, field
+from functools import cache, reduce
 
 from specdec_lib.cards import Card, Kit
 from specdec_lib.lazy import torch
+from specdec_lib.running_fold import RunningFold
 from specdec_lib.scores import Scores
 from specdec_lib.trees import longest_path, offered, passing_paths
 from specdec_lib.types import ROOT, Draft, RandomNumbers, Refusal, Round, Session, Verdict
@@ -39,6 +40,7 @@ class Consultant:
     temperature: float = 1.0                       # of the surprise, before any top-k or top-p
     never: frozenset[int] = frozenset()            # tokens that pass only as the target's own choice
     spare_end: bool = True                         # the same for the session's end tokens
+    fold: RunningFold = field(default_factory=RunningFold, init=False, repr=False, compare=False)
 
     def __post_init__(self):
         if not self.eps >= 0:
@@ -61,9 +63,13 @@ class Consultant:
             token = draft.tokens[node]
             return r if r <= self.eps and (token not in spared or token == own(draft.parents[node])) else None
 
-        start = None if self.reset else carried_surprise(session.rounds, self.beta, self.bonus)
+        start = None if self.reset else self.fold(self.after, session.rounds, None)
         path = longest_path(draft, scores, [path for path, _ in passing_paths(draft, start, test)])
         return Verdict.of(draft, path, own(path[-1] if path else ROOT))
+
+    def after(self, r: float | None, round: Round) -> float | None:
+        """The running surprise at the end of one more round."""
+        return surprise_after(r, round, self.beta, self.bonus)
 
 
 def running_surprise(r: float | None, n: float, beta: float) -> float:
@@ -73,16 +79,19 @@ def running_surprise(r: float | None, n: float, beta: float) -> float:
 
 def carried_surprise(rounds: Iterable[Round], beta: float, bonus: bool = True) -> float | None:
     """The running surprise at the end of these rounds, at temperature 1; None where nothing has counted yet."""
-    r = None
-    for round in rounds:
-        kept = len(round.verdict.path)
-        for logprob in round.logprobs[:kept]:
+    return reduce(lambda r, round: surprise_after(r, round, beta, bonus), rounds, None)
+
+
+def surprise_after(r: float | None, round: Round, beta: float, bonus: bool = True) -> float | None:
+    """The running surprise at the end of a round that began with `r`."""
+    kept = len(round.verdict.path)
+    for logprob in round.logprobs[:kept]:
+        r = running_surprise(r, -logprob, beta)
+    for logprob in round.logprobs[kept:]:          # the target's own token, unless the loop cut it
+        if offered(round) > kept:
+            r = -logprob
+        elif bonus:
             r = running_surprise(r, -logprob, beta)
-        for logprob in round.logprobs[kept:]:      # the target's own token, unless the loop cut it
-            if offered(round) > kept:
-                r = -logprob
-            elif bonus:
-                r = running_surprise(r, -logprob, beta)
     return r
 
 

@@ -15,12 +15,12 @@ Cost: no model pass.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from functools import reduce
+from dataclasses import dataclass, field
 from math import sqrt
 from typing import NamedTuple
 
 from specdec_lib.cards import Card, Kit
+from specdec_lib.running_fold import RunningFold
 from specdec_lib.types import Budget, RandomNumbers, Refusal, Round, Session, Trail
 
 
@@ -54,6 +54,7 @@ class AdaEdl:
     smooth: float = 0.9                            # beta2
     step: float = 0.01                             # epsilon
     hold: bool = False                             # Draft & Verify: lambda does not fall after a full-length draft
+    fold: RunningFold = field(default_factory=RunningFold, init=False, repr=False, compare=False)
 
     def __post_init__(self):
         shares = self.start, self.target_acceptance, self.inertia, self.smooth
@@ -67,7 +68,7 @@ class AdaEdl:
 
     def averages(self, session: Session) -> Averages:
         """Threshold and acceptance after the session's rounds."""
-        return reduce(self.next, session.rounds, Averages(self.start))
+        return self.fold(self.next, session.rounds, Averages(self.start))
 
     def next(self, now: Averages, round: Round) -> Averages:
         """Both after one more round; a round without a draft changes nothing."""

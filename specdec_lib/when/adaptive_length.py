@@ -16,11 +16,12 @@ length can rise and fall with the text.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from math import ceil
+from typing import NamedTuple
 
 from specdec_lib.cards import Card, Kit
+from specdec_lib.running_fold import RunningFold
 from specdec_lib.types import Budget, RandomNumbers, Refusal, Round, Session
 
 RULES = ("corrected", "printed")
@@ -40,24 +41,31 @@ def round_lengths(round: Round, end: frozenset[int] = frozenset()) -> Seen | Non
     return draft.notes.get(NOTE, own), len(round.verdict.path)
 
 
-def exponential_average(values: Sequence[int], rate: float, start: float) -> float:
-    """Exponential average from `start`: each value moves it by `rate` times their difference."""
-    for value in values:
-        start += rate * (value - start)
-    return start
+class Averages(NamedTuple):
+    """Exponential averages of the tokens generated and accepted in a round, and of their difference."""
+
+    generated: float
+    accepted: float
+    behind: float                                  # the other two may round to equal
+
+    def after(self, seen: Seen, rate: float) -> Averages:
+        """Eqs. 9 and 10: each average moves to the new value by `rate` times their difference."""
+        values = (*seen, seen[0] - seen[1])
+        return Averages(*(average + rate * (value - average) for average, value in zip(self, values, strict=True)))
 
 
-def printed_length(history: Sequence[Seen], growth: int, rate: float) -> int:
-    """The length after these rounds by Eqs. 9 to 11, before clipping."""
-    generated = exponential_average([made for made, _ in history], rate, 0.0)
-    behind = exponential_average([made - kept for made, kept in history], rate, 0.0)  # both averages may round to equal
-    return ceil(generated + growth * (behind <= 0))
+def printed_length(averages: Averages, growth: int) -> int:
+    """The length by Eq. 11, before clipping."""
+    return ceil(averages.generated + growth * (averages.behind <= 0))
 
 
-def corrected_length(history: Sequence[Seen], growth: int, rate: float, share: float, margin: int) -> int:
-    """The length after these rounds by the corrected rule, before clipping."""
-    generated, accepted = (exponential_average(column[1:], rate, column[0]) for column in zip(*history, strict=True))
+def corrected_length(averages: Averages, growth: int, share: float, margin: int) -> int:
+    """The length by the corrected rule, before clipping."""
+    generated, accepted, _ = averages
     return ceil(generated) + growth if accepted >= share * generated else ceil(accepted) + margin
+
+
+State = tuple[frozenset[int], Averages | None]     # end tokens; averages, None before the first draft
 
 
 @dataclass(frozen=True)
@@ -73,6 +81,7 @@ class AdaptiveLength:
     margin: int = 2                                # beyond the accepted length, so that easier text is detected
     width: int = 1                                 # of a tree; 1 = a chain
     nodes: int | None = None                       # of a tree; None = as many as length and width allow
+    fold: RunningFold = field(default_factory=RunningFold, init=False, repr=False, compare=False)
 
     def __post_init__(self):
         if not 1 <= self.shortest <= self.longest:
@@ -86,17 +95,29 @@ class AdaptiveLength:
         Budget(self.longest, self.width, self.nodes)         # refuses impossible sizes before the first round
 
     def __call__(self, session: Session, dice: RandomNumbers) -> Budget:
-        history = [pair for round in session.rounds if (pair := round_lengths(round, session.end)) is not None]
-        return Budget(self.length(history), self.width, self.nodes)
+        _, averages = self.fold(self.after, session.rounds, (session.end, None))
+        return Budget(self.length(averages), self.width, self.nodes)
 
-    def length(self, history: Sequence[Seen]) -> int:
-        """Draft length after these rounds."""
-        if not history:
+    def after(self, state: State, round: Round) -> State:
+        """The end tokens and the averages after one more round."""
+        end, averages = state
+        seen = round_lengths(round, end)
+        return state if seen is None else (end, self.next(averages, seen))
+
+    def next(self, averages: Averages | None, seen: Seen) -> Averages:
+        """The averages after one more round with a draft: from zero as printed, from the first values as corrected."""
+        if averages is None and self.rule == "corrected":
+            return Averages(*seen, seen[0] - seen[1])
+        return (averages or Averages(0.0, 0.0, 0.0)).after(seen, self.rate)
+
+    def length(self, averages: Averages | None) -> int:
+        """The next draft length; None stands for no draft so far."""
+        if averages is None:
             return self.longest
         if self.rule == "printed":
-            wanted = printed_length(history, self.growth, self.rate)
+            wanted = printed_length(averages, self.growth)
         else:
-            wanted = corrected_length(history, self.growth, self.rate, self.share, self.margin)
+            wanted = corrected_length(averages, self.growth, self.share, self.margin)
         return min(self.longest, max(self.shortest, wanted))
 
 

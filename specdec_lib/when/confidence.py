@@ -14,15 +14,18 @@ it over; the last round of a decode counts.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from collections.abc import Sequence
+from dataclasses import dataclass, field, replace
 from itertools import groupby
 
 from specdec_lib.cards import Card, Kit
 from specdec_lib.memory.value import carried_value
+from specdec_lib.running_fold import RunningFold
 from specdec_lib.types import ROOT, Budget, RandomNumbers, Refusal, Round, Session, Trail
 
 KINDS = ("drawn", "best")
 FEWEST, MOST = 6, 2000                             # verified tokens that a threshold is fitted to
+Seen = tuple[tuple[float, bool], ...]              # of each, its probability and whether it was accepted
 
 
 @dataclass(frozen=True)
@@ -45,6 +48,7 @@ class Confidence:
     of: str = "drawn"                              # "best": the probability of the drafter's best token
     refit: bool = False                            # to the accepted and rejected tokens so far
     miss: float = 3.0                              # weight of a right token stopped, over a wrong one passed
+    fold: RunningFold = field(default_factory=RunningFold, init=False, repr=False, compare=False)
 
     def __post_init__(self):
         Budget(self.depth)                         # refuses an impossible depth before the first round
@@ -61,9 +65,12 @@ class Confidence:
         """The threshold at the end of a decode that began with `threshold`."""
         if not self.refit:
             return threshold
-        found = fit_threshold([pair for round in session.rounds for pair in verified_tokens(round, self.of)][-MOST:],
-                              self.miss)
+        found = fit_threshold(self.fold(self.next, session.rounds, ()), self.miss)
         return threshold if found is None else found
+
+    def next(self, seen: Seen, round: Round) -> Seen:
+        """The last verified tokens after one more round."""
+        return (*seen, *verified_tokens(round, self.of))[-MOST:]
 
 
 def verified_tokens(round: Round, of: str = "drawn") -> list[tuple[float, bool]]:
@@ -77,7 +84,7 @@ def verified_tokens(round: Round, of: str = "drawn") -> list[tuple[float, bool]]
     return [(stat.first if of == "best" else stat.prob, kept) for stat, kept in stats]
 
 
-def fit_threshold(seen: list[tuple[float, bool]], miss: float = 3.0) -> float | None:
+def fit_threshold(seen: Sequence[tuple[float, bool]], miss: float = 3.0) -> float | None:
     """The threshold of least FPR + miss * FNR, the highest of equals; None for few tokens or without both kinds."""
     right = sum(kept for _, kept in seen)
     wrong = len(seen) - right

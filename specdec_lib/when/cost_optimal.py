@@ -13,11 +13,14 @@ be as good as the last one tried, and longer drafts are tried where shorter ones
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+from functools import reduce
 from itertools import accumulate
+from typing import NamedTuple
 
 from specdec_lib.cards import Card, ForwardCost, Kit
 from specdec_lib.cost.lengths import best_length
+from specdec_lib.running_fold import RunningFold
 from specdec_lib.trees import offered
 from specdec_lib.types import Budget, RandomNumbers, Refusal, Round, Session
 
@@ -34,20 +37,39 @@ class StraightLine:
         return 1 + self.price * (width - 1)
 
 
+class Counts(NamedTuple):
+    """Drafts by the depth to which they were kept and tried, [deepest + 1] each; depth 0 and beyond included."""
+
+    kept: tuple[float, ...]
+    tried: tuple[float, ...]
+
+    @classmethod
+    def none(cls, deepest: int) -> Counts:
+        """No draft yet."""
+        return cls(*[(0.0,) * (deepest + 1)] * 2)
+
+    def after(self, round: Round, fade: float) -> Counts:
+        """With one more round: what was counted before weighs `fade` times as much. One without a draft is none."""
+        if not len(round.draft):
+            return self
+        return Counts(*(tuple(count * fade + (depth == min(len(some) - 1, reached)) for depth, count in enumerate(some))
+                        for some, reached in zip(self, (len(round.verdict.path), offered(round)), strict=True)))
+
+
 def acceptance(rounds: Sequence[Round], deepest: int, prior: float, weight: float, fade: float = 1.0
                ) -> tuple[float, ...]:
+    """The `estimates` after these rounds; a draft counts `fade` times as much as the one drafted after it."""
+    counts = reduce(lambda counts, round: counts.after(round, fade), rounds, Counts.none(deepest))
+    return estimates(counts, prior, weight)
+
+
+def estimates(counts: Counts, prior: float, weight: float) -> tuple[float, ...]:
     """Acceptance probabilities at depth 1 ... deepest, each given that the token before it was accepted.
 
     At each depth `weight` pseudo-drafts join the observed ones: at depth 1 with probability `prior`, deeper with the
-    estimate of the depth before. A draft counts `fade` times as much as the one drafted after it.
+    estimate of the depth before.
     """
-    kept, tried, share = [0.0] * (deepest + 1), [0.0] * (deepest + 1), 1.0
-    for round in reversed(rounds):
-        if len(round.draft):
-            kept[min(deepest, len(round.verdict.path))] += share
-            tried[min(deepest, offered(round))] += share
-            share *= fade
-    kept, tried = (list(accumulate(reversed(some)))[-2::-1] for some in (kept, tried))     # so deep or deeper
+    kept, tried = (list(accumulate(reversed(some)))[-2::-1] for some in counts)            # so deep or deeper
     out: list[float] = []
     for hits, trials in zip(kept, tried, strict=True):
         out.append((weight * (out[-1] if out else prior) + hits) / (weight + trials))
@@ -66,6 +88,7 @@ class CostOptimal:
     prior: float = 0.5                             # acceptance probability before any observation
     weight: float = 4.0                            # of the prior, in drafts
     fade: float = 1.0                              # 1 = early rounds count as much as late ones
+    fold: RunningFold = field(default_factory=RunningFold, init=False, repr=False, compare=False)
 
     def __post_init__(self):
         if not 0 <= self.shortest <= self.longest <= MOST:
@@ -79,8 +102,13 @@ class CostOptimal:
                           f"got {self.prior}, {self.weight} and {self.fade}")
 
     def __call__(self, session: Session, dice: RandomNumbers) -> Budget:
-        probs = acceptance(session.rounds, self.longest, self.prior, self.weight, self.fade)
+        counts = self.fold(self.next, session.rounds, Counts.none(self.longest))
+        probs = estimates(counts, self.prior, self.weight)
         return Budget(best_length(probs, lambda n: self.round(n, len(session.tokens)), self.shortest))
+
+    def next(self, counts: Counts, round: Round) -> Counts:
+        """The counts after one more round."""
+        return counts.after(round, self.fade)
 
     def round(self, n: int, context: int) -> float:
         """Cost of a round that drafts `n` tokens after `context` tokens, in the unit of the curve."""

@@ -9,11 +9,11 @@ pass.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
-from functools import reduce
+from dataclasses import dataclass, field, replace
 
 from specdec_lib.cards import Card, Kit
 from specdec_lib.memory.value import carried_value
+from specdec_lib.running_fold import RunningFold
 from specdec_lib.types import Budget, RandomNumbers, Refusal, Round, Session
 
 
@@ -25,6 +25,7 @@ class Heuristic:
     up: int = 2
     down: int = 1
     cap: int = 40
+    fold: RunningFold = field(default_factory=RunningFold, init=False, repr=False, compare=False)
 
     def __post_init__(self):
         if self.start < 1 or self.cap < 1 or self.up < 0 or self.down < 0:
@@ -36,7 +37,7 @@ class Heuristic:
 
     def after(self, depth: int, session: Session) -> int:
         """The depth at the end of a decode that began with `depth`."""
-        return reduce(self.next, session.rounds, depth)
+        return self.fold(self.next, session.rounds, depth)
 
     def next(self, depth: int, round: Round) -> int:
         """The depth after one more round."""

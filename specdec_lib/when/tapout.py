@@ -15,13 +15,14 @@ which it was pulled. The choice depends on earlier rounds alone.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from math import log, sqrt
 from typing import Any, NamedTuple, cast
 
 from specdec_lib.cards import Card, Kit, naming
 from specdec_lib.lazy import torch
 from specdec_lib.memory.value import carried_value
+from specdec_lib.running_fold import RunningFold
 from specdec_lib.scores import Categorical
 from specdec_lib.types import NO_DICE, Budget, RandomNumbers, Refusal, Round, Session, Stop, Trail, When
 
@@ -118,6 +119,8 @@ class TapOut:
     bandit: str = "ucb1"
     blend: float = 0.5                             # w: weight of m / depth; m / n has the rest
     exploration: float = 2.0                       # of ucb1
+    fold: RunningFold = field(default_factory=RunningFold, init=False, repr=False, compare=False)
+    shares: RunningFold = field(default_factory=RunningFold, init=False, repr=False, compare=False)
 
     def __call__(self, session: Session, dice: RandomNumbers) -> Budget:
         earned, own = self.after(self.past, session), dice.aside()
@@ -139,11 +142,12 @@ class TapOut:
 
     def after(self, earned: ArmTallies, session: Session) -> ArmTallies:
         """Tallies of all arms after this session's rounds, added to what they had `earned` before."""
-        found = dict(earned)
-        for round in session.rounds:
-            for key in enumerate(deciding_arms(round)):
-                found[key] = found.get(key, Arm()).paid(self.reward(round))
-        return found
+        return self.fold(self.next, session.rounds, earned)
+
+    def next(self, earned: ArmTallies, round: Round) -> ArmTallies:
+        """Tallies after one more round; one without a draft, or under another policy, changes nothing."""
+        arms = deciding_arms(round)
+        return {**earned, **{key: earned.get(key, Arm()).paid(self.reward(round)) for key in enumerate(arms)}}
 
     def reward(self, round: Round) -> float:
         """Reward of a round with a draft, between 0 and 1."""
@@ -152,12 +156,17 @@ class TapOut:
 
     def own(self, session: Session, name: str) -> Session:
         """The session with only those rounds in which this arm was pulled."""
-        return replace(session, rounds=tuple(round for round in session.rounds if name in deciding_arms(round)))
+        return replace(session, rounds=self.shares(shared_out, session.rounds, {}).get(name, ()))
 
 
 def deciding_arms(round: Round) -> tuple[str, ...]:
     """The arms that decided in a round, by depth; empty without a draft or under another policy."""
     return round.budget.notes.get(ARMS_NOTE, ())[:round.draft.depth]
+
+
+def shared_out(rounds: Mapping[str, tuple[Round, ...]], round: Round) -> Mapping[str, tuple[Round, ...]]:
+    """The rounds of every arm, with one more round."""
+    return {**rounds, **{name: (*rounds.get(name, ()), round) for name in deciding_arms(round)}}
 
 
 def make(kit: Kit, depth: int | None = None, level: str = "sequence", bandit: str = "ucb1", blend: float = 0.5,

@@ -8,7 +8,7 @@ from specdec_lib.loop import begin
 from specdec_lib.scores import RowStats
 from specdec_lib.trees import deterministic_chain, with_notes
 from specdec_lib.types import NO_DICE, Budget, Draft, Refusal, Round, Verdict
-from specdec_lib.when.adaptive_length import CARD, AdaptiveLength, exponential_average, round_lengths
+from specdec_lib.when.adaptive_length import CARD, AdaptiveLength, Averages, round_lengths
 from tests.worlds import kit
 
 END = 99
@@ -64,10 +64,12 @@ def test_the_printed_rule_never_grows_again_after_a_rejected_token(start):
 
 @pytest.mark.parametrize("rate", [.3, .5, .9])
 def test_the_printed_rule_never_grows_again_however_much_is_accepted_after_it(rate):
-    rule, history = AdaptiveLength(20, 30, 10, rate, "printed"), [(30, 29)]
+    rule, taken = AdaptiveLength(20, 30, 10, rate, "printed"), []
+    averages = rule.next(None, (30, 29))
     for _ in range(300):                                               # averages compared to each other round to equal
-        history.append((rule.length(history),) * 2)
-    assert max(asked for asked, _ in history[1:]) == history[1][0]
+        taken.append(rule.length(averages))
+        averages = rule.next(averages, (taken[-1],) * 2)
+    assert max(taken) == taken[0]
 
 
 def test_the_ceiling_is_taken_before_clipping():
@@ -125,7 +127,12 @@ def test_the_length_depends_on_the_session_alone():
 
 def test_an_average_never_exceeds_a_constant_input():
     for rate in (.1, .2, .5, .9):                                      # else its ceiling is one token too long
-        assert all(exponential_average([value] * n, rate, 0.0) <= value for value in (3, 7, 13) for n in (1, 160, 400))
+        averages = Averages(0.0, 0.0, 0.0)
+        for _ in range(400):
+            averages = averages.after((13, 7), rate)
+            assert averages.generated <= 13
+            assert averages.accepted <= 7
+            assert averages.behind <= 6
 
 
 def test_a_tree_gets_its_width_and_nodes():
