@@ -196,16 +196,19 @@ def fixed_sentences(report: Report) -> list[str]:
     said = []
     for name, lines in policies_by_drafter(report).items():
         best, groups = best_fixed(report, lines), dict[str, list[str]]()
-        close = close_lengths(report, lines)
+        close, alone = close_lengths(report, lines), False
         for one in lines:
             if one.length is not None and one != best:
                 step = policy_ratio(report, best, one)
                 told = number(step.ratio) + (f", {ends(step.interval)}" if step.interval else "")
                 said_of = "not told apart" if step.interval and str(one.length) in close else step.verdict
+                alone |= said_of != step.verdict
                 groups.setdefault(said_of, []).append(f"{one.length} ({told})")
         known = ", ".join(str(one.length) for one in lines if one.length is not None)
         said.append(f"With {name}, {best.length} is the fastest of the fixed lengths {known}. "
-                    + "".join(f"{word[0].upper()}{word[1:]}: {', '.join(some)}. " for word, some in groups.items()))
+                    + "".join(f"{word[0].upper()}{word[1:]}: {', '.join(some)}. " for word, some in groups.items())
+                    + alone * "An interval is of its length alone; all are judged at once, since the fastest was chosen "
+                              "here.")
     return [one.rstrip() for one in said]
 
 

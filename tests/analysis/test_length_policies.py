@@ -159,7 +159,9 @@ def test_a_length_as_fast_as_the_fastest_is_not_called_slower_since_that_one_was
     best = length_policies.best_fixed(at, lines)
     assert "slower" in [length_policies.policy_ratio(at, best, one).verdict for one in lines]      # on its own
     assert len(length_policies.close_lengths(at, lines)) == 7
-    assert "Slower" not in length_policies.fixed_sentences(at)[0]
+    said = length_policies.fixed_sentences(at)[0]
+    assert "Slower" not in said
+    assert said.endswith("An interval is of its length alone; all are judged at once, since the fastest was chosen here.")
 
 
 def test_a_prediction_lies_beside_the_interval_of_the_first_drafter(run):
