@@ -207,8 +207,8 @@ def fixed_sentences(report: Report) -> list[str]:
         known = ", ".join(str(one.length) for one in lines if one.length is not None)
         said.append(f"With {name}, {best.length} is the fastest of the fixed lengths {known}. "
                     + "".join(f"{word[0].upper()}{word[1:]}: {', '.join(some)}. " for word, some in groups.items())
-                    + alone * "An interval is of its length alone; all are judged at once, since the fastest was chosen "
-                              "here.")
+                    + alone * ("An interval is of its length alone; all are judged at once, since the fastest was "
+                               "chosen here."))
     return [one.rstrip() for one in said]
 
 

@@ -161,7 +161,8 @@ def test_a_length_as_fast_as_the_fastest_is_not_called_slower_since_that_one_was
     assert len(length_policies.close_lengths(at, lines)) == 7
     said = length_policies.fixed_sentences(at)[0]
     assert "Slower" not in said
-    assert said.endswith("An interval is of its length alone; all are judged at once, since the fastest was chosen here.")
+    assert said.endswith("An interval is of its length alone; all are judged at once, since the fastest was chosen "
+                         "here.")
 
 
 def test_a_prediction_lies_beside_the_interval_of_the_first_drafter(run):
