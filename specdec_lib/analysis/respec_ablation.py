@@ -29,7 +29,7 @@ STEP_OF = {"sam+eagle2+trigger": TRIGGER, "respec": COUNTS, "respec-relaxed": RE
 ORDER = ("ar", "eagle2", "sam", "sam+eagle2", TRIGGER, CANDIDATES, THRESHOLD, COUNTS, RELAXATION,
          "respec+token-recycling")
 CHAIN = ("ar", "eagle2", "sam+eagle2", TRIGGER, CANDIDATES, THRESHOLD, COUNTS, RELAXATION)
-PARTS = {TRIGGER: "the entropy trigger", CANDIDATES: "choosing copies by past acceptance",
+PARTS = {TRIGGER: "the entropy trigger", CANDIDATES: "choosing copies by past acceptance, after shorter matches",
          RELAXATION: "relaxed verification"}                           # the paper's three, in words
 RIVALS = {"eagle2": "EAGLE-2", "sam+eagle2": "SAM-Decoding"}          # sam+eagle2: with EAGLE-2 for the rest
 CLAIMED = {"eagle2": 1.33, "sam": 1.25, "sam+eagle2": 1.25}            # "more than", abstract of arXiv 2511.01282
@@ -156,9 +156,13 @@ def verdict_text(report: Report) -> str:
 
 
 def conclusion_sentences(report: Report) -> tuple[str, ...]:
-    """Which of the paper's parts pay, ReSpec over its rivals beside the paper's claims, and where it was measured."""
+    """Which of the paper's parts pay, ReSpec over its rivals beside the paper's claims, and where it was measured.
+
+    A part is judged only where the run holds the step that comes before it in the whole chain.
+    """
     held = ablation_steps(report.entries)
-    parts = {PARTS[one.other]: one for one in step_gains(report) if one.other in PARTS}
+    parts = {PARTS[one.other]: one for one in step_gains(report)
+             if one.other in PARTS and CHAIN.index(one.other) == CHAIN.index(one.base) + 1}
     return parts_sentence("ReSpec", parts, "the step before", len(PARTS)), _over_rivals(report, held), \
         place_sentence(report)
 

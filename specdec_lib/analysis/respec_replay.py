@@ -117,16 +117,18 @@ def settings_table(found: Sequence[ReplayedSetting], match: int, values: Mapping
 
 
 def ladder_rows(report: Report, steps: Mapping[str, str], replays: Sequence[AnswerReplays]) -> list[dict]:
-    """Every step of the ablation, then the trigger without a match length and the paper's setting.
+    """Every step of the ablation, the trigger without a match length, the paper's setting, the run's other methods.
 
-    Measured where the run holds them, and replayed on the answers; `replayable` says which are replayed.
+    Measured where the run holds them; all but the last are replayed on the answers, as far as `replayable` says.
     """
     papers = {PAPER: paper_spec("respec")}
+    asked = {**steps, ALONE: ALONE_SPEC, **papers}
     measured = {paper_setting(spec) or spec: spec for spec in report.entries}
+    others = {name: spec for name, spec in measured.items() if not {name, spec} & {*asked, *asked.values()}}
     rows = []
-    for name, spec in {**steps, ALONE: ALONE_SPEC, **papers}.items():
+    for name, spec in {**asked, **others}.items():
         entry = report.entries.get(measured.get(name, spec), {})
-        replayed = replays if replayable(spec) else ()
+        replayed = replays if name in asked and replayable(spec) else ()
         tokens, speed = pooled_rates(spec, replayed)
         kind = "none" if not replayed else "exact" if all(one.exact(spec) for one in replayed) else "approximate"
         rows.append({"ablation step": name, "method": name if name in papers else spec,

@@ -208,6 +208,8 @@ def test_without_parts_rivals_or_relaxation_the_conclusion_says_less():
     parts, rivals, _ = respec_ablation.conclusion_sentences(report(PLAIN, ALL))
     assert (parts, rivals) == ("This run cannot say whether a part of ReSpec pays: it holds none beside the step "
                                "before.", "")
+    lone = decodes("respec(theta=0.5)", row("feedback-retrieval", 3, 1.0))     # its own step before is not in the run
+    assert respec_ablation.conclusion_sentences(report(PLAIN, lone, ALL))[0] == parts
     assert respec_ablation.conclusion_sentences(report(PLAIN, BOTH, ALL))[1] == (
         "Strict ReSpec is 2.00 times (2.00 to 2.00) as fast as SAM-Decoding; the paper claims more than 1.25 with "
         "relaxation.")
