@@ -113,7 +113,7 @@ def _best_family(families, measured) -> str:
     if not rows:
         return "No speed-up was measured"
     value, name, family = max(rows)
-    return f"The largest speed-up is {value:.2f}, by {name} on {family}"
+    return f"The largest speed-up is {value:.2f}, by “{name}” on {family}"
 
 
 def _with_one(figure: go.Figure) -> go.Figure:
