@@ -181,7 +181,7 @@ def gains_sentence(table: WordBatches, kind: str) -> str:
         return f"{kind}: no gain was measured"
     apart = sum(abs(gain - 1) >= CLOSE for gain in gains)
     return (f"{kind}, measured without intervals: {min(gains):.2f} to {max(gains):.2f} times greedy decoding, "
-            f"{apart or 'none'} of {len(gains)} told from 1")
+            f"{apart or 'none'} of {len(gains)} told apart from 1")
 
 
 def strict_speed_sentence(table: WordBatches) -> str:
@@ -192,4 +192,4 @@ def strict_speed_sentence(table: WordBatches) -> str:
         return "No run timed a method that keeps greedy decoding's output."
     faster, batches = [gain - 1 >= CLOSE for gain in gains], " and ".join(map(str, table.batches))
     return (f"End to end, in batches of {batches}, it ran at {min(gains):.2f} to {max(gains):.2f} times greedy"
-            f" decoding's speed; told to be faster: {how_many(faster)} runs.")
+            f" decoding's speed; at least {CLOSE:.0%} faster: {how_many(faster)} settings.")
