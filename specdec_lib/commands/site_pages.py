@@ -25,14 +25,14 @@ GALLERY = {                                        # notebook -> what to move in
                     " are wasted.",
     "24_what_eagle": "Move <code>depth</code>: each bar is the draft of one round: its accepted and rejected tokens.",
     "26_what_early_exit": "Move <code>level</code>, the layer after which a token is drafted: the title says how many"
-                          " tokens a forward gets, and how fast that is.",
+                          " tokens a forward gets, and the speed predicted from them.",
     "29_what_path_search": "Move <code>position</code>: the searched path joins one candidate of every slot; compare it"
                            " with the target's tokens.",
     "33_how_relaxed": "Move <code>margin</code>: at a larger one fewer copied tokens pass that differ from the target's"
                       " own.",
-    "40_respec": "Move <code>ms</code>: how far two decodes of one prompt have come after that time.",
-    "41_diffuspec": "Move <code>verify</code>, the price of a verification: a method above the curve is faster than"
-                    " plain decoding."}
+    "40_respec": "Move <code>ms</code>: how far two decodes of one prompt have come after that time, as predicted.",
+    "41_diffuspec": "Move <code>verify</code>, the price of a verification: a method above the curve is predicted to be"
+                    " faster than plain decoding."}
 PARTS = {"0": "The basis", "1": "When to draft", "2": "What to draft", "3": "How to verify", "4": "Systems, measured",
          "5": "Drafting and verifying at the same time", "6": "Diffusion models as the target",
          "7": "Beyond left-to-right text", "8": "Training", "9": "Report and your own method"}
@@ -123,9 +123,10 @@ def bibliography_page(pages: Sequence[Contents], places: Mapping[str, list[str]]
         + ", ".join(f'<a href="{name}.html">{escape(numbered(name, titles[name]))}</a>' for name in row["named in"]
                     if name in titles)
         + "</td></tr>" for row in works_table(places))
-    said = ("The year is that of the first version on arXiv. The last column holds the notebooks of this site that name"
-            " the work or its number; a work without any is named in the package or in another notebook. Works that are"
-            " cited by authors and year alone, such as Stern et al. 2018 and Saxena 2023, have no row.")
+    said = ("The year is that of the first version on arXiv; a dash marks a system that is cited without a number. The"
+            " last column holds the notebooks of this site that name the work or its number; a work without any is"
+            " named in the package or in another notebook. Works that are cited by authors and year alone, such as"
+            " Stern et al. 2018 and Saxena 2023, have no row.")
     return _page("Bibliography", f"<p>{said}</p><table><thead><tr><th>work</th><th>year</th><th>arXiv</th>"
                  f"<th>named in</th></tr></thead><tbody>{rows}</tbody></table>",
                  '<a href="index.html">all notebooks</a>')
