@@ -123,7 +123,8 @@ def acceptance_sentence(run: DigitsRun) -> str:
     shares = [found["acceptance"] for found in run.methods.values() if found["speculates"] and found["lossless"]]
     if not shares:
         return "No lossless method was run."
-    return f"The exact rule accepts {min(shares):.0%} to {max(shares):.0%} of the drafted patches that it tests."
+    ends = dict.fromkeys(f"{share:.0%}" for share in (min(shares), max(shares)))
+    return f"The exact rule accepts {' to '.join(ends)} of the drafted patches that it tests."
 
 
 def speed_sentence(run: DigitsRun) -> str:

@@ -82,6 +82,12 @@ def test_the_answer_counts_methods_told_apart_and_faster_ones():
                                      "alone; surely faster: 1 of 2.")
 
 
+def test_methods_that_are_accepted_alike_are_told_with_one_share():
+    methods = {name: found(1.0, share, 0.5) for name, share in (("a", 0.32), ("b", 0.321))}
+    alike = DigitsRun(Path(), {"methods": methods})
+    assert acceptance_sentence(alike) == "The exact rule accepts 32% of the drafted patches that it tests."
+
+
 def test_a_run_of_the_target_alone_has_no_answer():
     alone = DigitsRun(Path(), {"methods": {"diffusion-plain": found(None, None, None)}})
     assert images_sentence(alone) == "No method of the run can be compared with images of the target alone."
