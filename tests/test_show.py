@@ -3,6 +3,7 @@
 import copy
 import json
 import pickle
+import re
 from dataclasses import replace
 
 import pytest
@@ -139,6 +140,15 @@ def test_a_map_of_a_lattice_finds_paths_of_tokens_among_the_candidates():
     assert [list(row) for row in figure.data[0].text] == [["a", "b"], ["b", "c"]]
     assert figure.layout.title.text == "The target's token is a candidate in 1 of 2 slots, the best in 0"
     assert [trace.name for trace in figure.data if trace.name] == ["best", "the target's tokens"]
+
+
+def test_a_word_of_spaces_alone_is_seen_in_a_table_a_map_and_a_tree():
+    one, names = Lattice(torch.tensor([[0, 1]]), torch.tensor([[.7, .3]]).log()), [" ", " of"].__getitem__
+    assert [row[0] for row in show.lattice_map(one, names).data[0].text] == ["␣", " of"]
+    drawn = show.tree(deterministic_chain((0, 1)), names=names).data
+    assert "␣" in [word for trace in drawn for word in trace.text or ()]
+    html = show.table([{"came": " ", "drafted": "\n", "text": " of", "none": ""}]).to_html()
+    assert re.findall("<td[^>]*>([^<]*)</td>", html) == ["␣", "↵", " of", ""]
 
 
 def test_a_stack_shows_every_part():

@@ -13,7 +13,7 @@ from specdec_lib import figures
 from specdec_lib.analysis.lattice_recall import token_ranks
 from specdec_lib.analysis.wording import answer
 from specdec_lib.figures.theme import PALETTE
-from specdec_lib.show.html import INK, QUIET, Html, tint, token, visible
+from specdec_lib.show.html import INK, QUIET, Html, in_cell, tint, token
 from specdec_lib.show.toy_text import Names, naming
 from specdec_lib.types import Lattice
 
@@ -104,6 +104,8 @@ def written(value: Any, digits: int = 6) -> str:
         return "yes" if value else "no"
     if is_float(value):
         return f"{value:z.{digits}f}"
+    if isinstance(value, str) and value.isspace():
+        return in_cell(value)                      # a token of spaces or line breaks
     return breakable(escape(ZERO.sub("", str(value)) if is_number(value) else str(value)))
 
 
@@ -153,7 +155,7 @@ def lattice_map(one: Lattice, names: Names | None = None, paths: Mapping[str, Se
                 came: Sequence[int] | None = None, title: str | None = None):
     """The lattice as a figure, shaded by log-probability; `paths` and `came`, the target's tokens, are token ids."""
     name, ids = naming(names, ()), one.ids.tolist()
-    words = [[visible(name(token)) for token in row] for row in ids]
+    words = [[in_cell(name(token)) for token in row] for row in ids]
     return figures.lattice(words, one.logp.tolist(),
                            {who: token_ranks(ids, path) for who, path in (paths or {}).items()},
                            None if came is None else token_ranks(ids, came), title=title)

@@ -121,6 +121,11 @@ def visible(word: str) -> str:
     return re.sub(f"{PART}+", "◌", word.replace("\n", "↵").replace("\t", "⇥")) or "∅"
 
 
+def in_cell(word: str) -> str:
+    """As `visible`, for a word that stands by itself: ␣ for each space of one that has nothing else."""
+    return visible(word) if word.strip(" ") else "␣" * len(word) or "∅"
+
+
 def tint(colour: str, share: float = 0.13) -> str:
     """A light paper of this colour, opaque: it is the same on a dark page."""
     return "#" + "".join(f"{round(255 - share * (255 - int(colour[i:i + 2], 16))):02x}" for i in (1, 3, 5))

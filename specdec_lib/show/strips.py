@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from html import escape
 
 from specdec_lib import figures
-from specdec_lib.show.html import MARK, QUIET, Html, legend, token, visible
+from specdec_lib.show.html import MARK, QUIET, Html, in_cell, legend, token, visible
 from specdec_lib.show.toy_text import Names, naming
 from specdec_lib.types import Draft, Round, Session, Verdict
 
@@ -64,10 +64,10 @@ def tree(one: Draft, verdict: Verdict | None = None, names: Names | None = None,
          kept: Sequence[int] = ()):
     """The draft as a tree figure, with its verdict if there is one; the nodes of a chain that was `kept` have rings."""
     name = naming(names, one.tokens)
-    known = [visible(name(each)) for each in one.tokens]
+    known = [in_cell(name(each)) for each in one.tokens]
     if verdict is None:
         return figures.tree(known, one.parents, title=title, kept=kept)
-    extra = visible(name(verdict.tokens[-1])) if len(verdict.tokens) > len(verdict.path) else None
+    extra = in_cell(name(verdict.tokens[-1])) if len(verdict.tokens) > len(verdict.path) else None
     return figures.tree(known, one.parents, verdict.path, extra, title, kept)
 
 
