@@ -16,7 +16,7 @@ BEGIN, END = "<!-- map: made by .ci/package_map.py -->", "<!-- end of the map --
 ONE_BOX = {"when": "rooms: when, what, how", "what": "rooms: when, what, how", "how": "rooms: when, what, how",
            "scores": "core", "types": "core", "dice": "core", "sampling": "core", "exact": "core", "trees": "core",
            "topk": "core", "lattice": "core", "acceptance": "core", "specs": "core", "speculate": "core",
-           "parameters": "core", "intervals": "core", "cards": "core", "by_name": "core",
+           "parameters": "core", "intervals": "core", "running_fold": "core", "cards": "core", "by_name": "core",
            "files": "core", "lazy": "core",
            "loop": "loop, measure", "measure": "loop, measure",
            "methods": "methods, catalog",

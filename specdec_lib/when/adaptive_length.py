@@ -41,31 +41,32 @@ def round_lengths(round: Round, end: frozenset[int] = frozenset()) -> Seen | Non
     return draft.notes.get(NOTE, own), len(round.verdict.path)
 
 
-class Averages(NamedTuple):
+class AverageLengths(NamedTuple):
     """Exponential averages of the tokens generated and accepted in a round, and of their difference."""
 
     generated: float
     accepted: float
     behind: float                                  # the other two may round to equal
 
-    def after(self, seen: Seen, rate: float) -> Averages:
+    def after(self, seen: Seen, rate: float) -> AverageLengths:
         """Eqs. 9 and 10: each average moves to the new value by `rate` times their difference."""
         values = (*seen, seen[0] - seen[1])
-        return Averages(*(average + rate * (value - average) for average, value in zip(self, values, strict=True)))
+        return AverageLengths(*(average + rate * (value - average)
+                                for average, value in zip(self, values, strict=True)))
 
 
-def printed_length(averages: Averages, growth: int) -> int:
+def printed_length(averages: AverageLengths, growth: int) -> int:
     """The length by Eq. 11, before clipping."""
     return ceil(averages.generated + growth * (averages.behind <= 0))
 
 
-def corrected_length(averages: Averages, growth: int, share: float, margin: int) -> int:
+def corrected_length(averages: AverageLengths, growth: int, share: float, margin: int) -> int:
     """The length by the corrected rule, before clipping."""
     generated, accepted, _ = averages
     return ceil(generated) + growth if accepted >= share * generated else ceil(accepted) + margin
 
 
-State = tuple[frozenset[int], Averages | None]     # end tokens; averages, None before the first draft
+State = tuple[frozenset[int], AverageLengths | None]     # end tokens; averages, None before the first draft
 
 
 @dataclass(frozen=True)
@@ -104,13 +105,13 @@ class AdaptiveLength:
         seen = round_lengths(round, end)
         return state if seen is None else (end, self.next(averages, seen))
 
-    def next(self, averages: Averages | None, seen: Seen) -> Averages:
+    def next(self, averages: AverageLengths | None, seen: Seen) -> AverageLengths:
         """The averages after one more round with a draft: from zero as printed, from the first values as corrected."""
         if averages is None and self.rule == "corrected":
-            return Averages(*seen, seen[0] - seen[1])
-        return (averages or Averages(0.0, 0.0, 0.0)).after(seen, self.rate)
+            return AverageLengths(*seen, seen[0] - seen[1])
+        return (averages or AverageLengths(0.0, 0.0, 0.0)).after(seen, self.rate)
 
-    def length(self, averages: Averages | None) -> int:
+    def length(self, averages: AverageLengths | None) -> int:
         """The next draft length; None stands for no draft so far."""
         if averages is None:
             return self.longest

@@ -8,7 +8,7 @@ from specdec_lib.loop import begin
 from specdec_lib.scores import RowStats
 from specdec_lib.trees import deterministic_chain, with_notes
 from specdec_lib.types import NO_DICE, Budget, Draft, Refusal, Round, Verdict
-from specdec_lib.when.adaptive_length import CARD, AdaptiveLength, Averages, round_lengths
+from specdec_lib.when.adaptive_length import CARD, AdaptiveLength, AverageLengths, round_lengths
 from tests.worlds import kit
 
 END = 99
@@ -127,7 +127,7 @@ def test_the_length_depends_on_the_session_alone():
 
 def test_an_average_never_exceeds_a_constant_input():
     for rate in (.1, .2, .5, .9):                                      # else its ceiling is one token too long
-        averages = Averages(0.0, 0.0, 0.0)
+        averages = AverageLengths(0.0, 0.0, 0.0)
         for _ in range(400):
             averages = averages.after((13, 7), rate)
             assert averages.generated <= 13
