@@ -1,7 +1,7 @@
 """What a policy computes from all rounds of a decode, in the time of the new ones.
 
-A policy is a function of the session, so it folds the whole history in every round, and that takes longer the longer the
-answer is. A running fold keeps its last result.
+A policy is a function of the session, so it folds the whole history in every round, and that takes the longer the more
+rounds there are. A running fold keeps its last result.
 """
 
 from __future__ import annotations

@@ -58,7 +58,8 @@ def test_the_table_says_of_each_method_whether_it_is_lossless_and_of_each_column
 def test_a_ratio_is_that_of_its_run_paired_over_prompts(run, method, base):
     ratio, (low, high) = speed_ratio(read_turns(ROOT / "data" / "results" / run), base, method)
     numbers = re.findall(r"\d\.\d+", RATIOS[run, method, base])
-    assert numbers == [f"{value:.{len(number) - 2}f}" for number, value in zip(numbers, (ratio, low, high), strict=True)]
+    found = zip(numbers, (ratio, low, high), strict=True)
+    assert numbers == [f"{value:.{len(number) - 2}f}" for number, value in found]
     assert RATIOS[run, method, base] in " ".join(TOLD.split())
 
 
