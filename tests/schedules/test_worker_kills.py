@@ -63,7 +63,7 @@ def kill_children() -> None:
 
 
 def test_a_killed_worker_costs_a_sentence_and_never_a_wrong_token():
-    assert any(DIED in said for said in kills(5))
+    assert any(DIED in said for said in kills(8))
 
 
 @pytest.mark.parametrize("name", OTHERS)
