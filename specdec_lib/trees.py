@@ -9,14 +9,27 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Generator, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from math import inf, prod
-from typing import NamedTuple, TypeVar
+from typing import Any, NamedTuple, TypeVar, cast
 
 from specdec_lib.scores import Distribution, Scores, TokenStats
-from specdec_lib.types import LM, ROOT, Budget, Draft, RandomNumbers, Refusal, Round, Session, Trail
+from specdec_lib.types import (
+    LM,
+    ROOT,
+    Budget,
+    Draft,
+    RandomNumbers,
+    Refusal,
+    Round,
+    Session,
+    SharingWhat,
+    Trail,
+    What,
+)
 
 Path = tuple[int, ...]
 State = TypeVar("State")
 Asked = TypeVar("Asked")
+Result = TypeVar("Result")
 
 
 def passing_paths(draft: Draft, start: State,
@@ -62,6 +75,13 @@ class ScoresRequest(NamedTuple):
         return self.model(self.tokens, self.draft)
 
 
+def asking_of(what: What, session: Session, budget: Budget, dice: RandomNumbers) -> Generator[Any, Any, Draft]:
+    """A draft whose forwards may be others' (`types.SharingWhat`); a drafter that shares none drafts by itself."""
+    if hasattr(what, "asking"):
+        return (yield from cast(SharingWhat, what).asking(session, budget, dice))
+    return what(session, budget, dice)
+
+
 def readable(budget: Budget, model: LM, session: Session) -> Budget:
     """The budget without tokens that this drafting model has no room for, or with none after a token that it lacks.
 
@@ -89,11 +109,15 @@ def grow(session: Session, budget: Budget, dice: RandomNumbers, ask: Callable[[D
     A drawn token stays: the stop rule is called afterwards and can only stop drafting, so the token still has the
     distribution `q`. At temperature 0 every node is deterministic. Stops after an end token.
     """
-    growth = growing(session, budget, dice, ask, source)
+    return run_through(growing(session, budget, dice, ask, source))
+
+
+def run_through(growth: Generator[Scores, Scores, Result]) -> Result:
+    """What a growth comes to whose `ask` scores at once: it is sent what it yields."""
     try:
         scores = next(growth)
         while True:
-            scores = growth.send(scores)           # `ask` has scored already
+            scores = growth.send(scores)
     except StopIteration as end:
         return end.value
 

@@ -6,6 +6,7 @@ import pytest
 
 from specdec_lib import cli
 from specdec_lib.cost.batches import load_batch_curve
+from specdec_lib.cost.curves import load_curve
 from tests.small_bench import CURVE, model_folder, refused
 
 
@@ -29,6 +30,7 @@ def test_a_bench_in_batches_says_so_and_is_not_set_against_single_decoding(words
     assert told["settings"]["batch"] == 2
     assert all(entry["batch"]["tokens_per_second"] > 0 for entry in told["methods"].values())
     assert "batch" not in json.loads((tmp_path / "b1" / "settings.json").read_text())
+    assert [said for said in told["settings"]["warnings"] if "the curve given is of one" in said]
     capsys.readouterr()
     assert cli.run(["compare", str(tmp_path / "b1"), str(tmp_path / "b2")]) == 0
     said = " ".join(capsys.readouterr().out.split())
@@ -36,12 +38,22 @@ def test_a_bench_in_batches_says_so_and_is_not_set_against_single_decoding(words
     assert "Nothing is averaged over these runs" in said
 
 
-def test_a_curve_of_batches_is_measured_and_saved(words, tmp_path, capsys):
+def test_a_curve_of_batches_is_measured_and_saved_and_sizes_the_drafts_of_its_batch(words, tmp_path, capsys):
     assert cli.run(["cost", *words[0], "--batch", "1,3", "--contexts", "8", "--repeats", "1", "--out",
                     str(tmp_path / "curve.json")]) == 0
     curve = load_batch_curve(tmp_path / "curve.json")
     assert (curve.batches, curve.context, curve.dtype, curve.threads) == ((1, 3), 8, "float32", 1)
     assert "the curve of batches is in" in capsys.readouterr().out
+    prompts, saved = ["bench", *words[0], *words[1][:2], "--methods", "ar"], ["--cost", str(tmp_path / "curve.json")]
+    for name, batch, more in (("saved", 3, saved), ("own", 2, [])):
+        assert cli.run([*prompts, *more, "--batch", str(batch), "--out", str(tmp_path / name)]) == 0
+        kept = load_curve(tmp_path / name / "cost.json")
+        assert kept.batch == batch
+        assert (kept.seconds == (curve.seconds[1],)) is bool(more)
+        assert not json.loads((tmp_path / name / "summary.json").read_text())["settings"]["warnings"][1:]
+    assert "not of 4" in refused([*prompts, *saved, "--batch", "4", "--out", str(tmp_path / "4")], capsys)
+    saved[1] = str(tmp_path / "own" / "cost.json")
+    assert "is of 2 sequences" in refused([*prompts, *saved, "--batch", "3", "--out", str(tmp_path / "3")], capsys)
 
 
 @pytest.mark.parametrize(("more", "why"), [

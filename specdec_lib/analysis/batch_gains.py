@@ -1,6 +1,9 @@
-"""Whether speculation pays in batches, in a sentence for the smallest and the largest batch that was measured."""
+"""Whether speculation pays in batches, and whether drafts that are sized for their batch pay more than others."""
 
 from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
 
 from specdec_lib.analysis.batches import BatchTable, chip_of
 from specdec_lib.analysis.wording import how_many, number
@@ -22,3 +25,32 @@ def paying_sentence(table: BatchTable, dtype: str) -> str:
     machines = dict.fromkeys(chip_of(run) for run in table.runs if run["dtype"] == dtype)
     where = f" on {', '.join(machines)}" if machines else ""
     return f"Speed over plain decoding of the same batch{where}, {dtype}: {', '.join(speeds)}{every}."
+
+
+def size_rows(table: BatchTable, dtype: str) -> list[dict[str, Any]]:
+    """By method: the rows that a sequence feeds in a forward, at each batch."""
+    return [{"method": name, **{f"batch {row.batch}": row.measures["rows_per_sequence"]
+                                for row in table.of(dtype, name)}} for name in table.methods(dtype)]
+
+
+def sized_pairs(table: BatchTable, dtype: str) -> Iterator[tuple[str, str]]:
+    """Methods without parameters, whose drafts follow the cost curve of their batch, each with one of a fixed depth."""
+    names = table.methods(dtype)
+    return ((one, other) for one in names for other in names if other.startswith(f"{one}(depth="))
+
+
+def sized_sentences(table: BatchTable, dtype: str) -> list[tuple[str, bool | None]]:
+    """For each pair, that sized drafts are faster at the largest batch; whether they are, None where repeats differ."""
+    out = []
+    for one, other in sized_pairs(table, dtype):
+        sized, fixed = (table.of(dtype, name)[-1] for name in (one, other))
+        if sized.batch != fixed.batch or not (sized.speedup and fixed.speedup):
+            continue
+        ratio = sized.speedup / fixed.speedup
+        ratios = [a / b for a, b in zip(sized.of_repeats, fixed.of_repeats, strict=True)]
+        said = f"{one} at batch {sized.batch} is faster than {other}: {ratio:.2f} times"
+        if len(ratios) > 1:
+            said += f" ({min(ratios):.2f} to {max(ratios):.2f} in {len(ratios)} repeats)"
+        known = len(ratios) > 1 and not min(ratios) <= 1 <= max(ratios)
+        out.append((said, ratio > 1 if known else None))
+    return out

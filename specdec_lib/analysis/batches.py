@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from math import isclose
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -25,6 +26,7 @@ from specdec_lib.types import Refusal
 SHIPPED = Path(__file__).parents[2] / "data" / "results" / "batches"
 TABLE = "batches.json"
 PLAIN = "ar"
+SAME = 0.02                                        # share by which rows of one size differ in a table
 MADE = "make runs with `specdec bench --batch 4 --out FOLDER/b4` and give FOLDER"
 
 
@@ -193,14 +195,15 @@ class RoundAtOne(NamedTuple):
 
 
 def round_at_one(table: BatchTable, row: BatchRow) -> RoundAtOne | None:
-    """The round of this row's method at batch 1; None where it or the curve was not measured.
+    """The round of this row's method at batch 1; None where it or the curve was not measured, or drafts differ in size.
 
     Drafting is timed in plain forwards of the run, since the run may have been slower than its curve.
     """
     curve = table.curves.get(row.dtype)
     base, plain = (next((one.measures for one in table.of(row.dtype, method) if one.batch == 1), None)
                    for method in (row.method, PLAIN))
-    if curve is None or base is None:
+    if curve is None or base is None or not isclose(base["rows_per_sequence"], row.measures["rows_per_sequence"],
+                                                    rel_tol=SAME):
         return None
     slower = 1.0 if plain is None else plain["seconds"] / plain["forwards"] / curve(1, 1)
     draft = base["drafting_share"] * base["seconds"] / base["forwards"] / slower
@@ -254,7 +257,7 @@ def prediction_sentences(table: BatchTable, dtype: str, near: float = 0.1) -> li
         pairs = [(guess / row.speedup - 1, guess, row) for row in table.of(dtype, name) if row.batch > 1
                  and row.speedup and (guess := predicted_as_filled(table, row)) is not None]
         if not pairs:
-            out.append((f"{name} has no prediction beside a measured speed-up", None))
+            out.append((f"{name} has no prediction: batch 1 or a curve lacks, or its drafts differ in size", None))
             continue
         off = [pair for pair in pairs if abs(pair[0]) > near]
         wrong = [pair for pair in off if not (pair[2].span and pair[2].span[0] <= pair[1] <= pair[2].span[1])]

@@ -10,25 +10,26 @@ from specdec_lib.batches.loop import Fill, Read, Score
 from specdec_lib.specs import MethodSpec
 from specdec_lib.types import LM, Refusal
 
-METHODS = ("ar", "prompt-lookup", "sam", "token-recycling", "sam+token-recycling", "draft-model", "eagle", "specdec")
 
+def why_unbatched(spec: MethodSpec | str) -> str:
+    """Why this method does not run in batches, in one sentence; empty where it does.
 
-def refuse_unbatched(spec: MethodSpec) -> None:
-    """Raises Refusal where this method does not run in batches.
-
-    A batch wants rounds one after another, a drafter that leaves the target's forwards to the loop, and nothing that
-    passes from one prompt to the next: prompts that run at once have no order.
+    A batch wants rounds one after another and nothing that passes from one prompt to the next: prompts that run at once
+    have no order. A drafter that reads the target's own layers (`early-exit`) leaves rows behind that the shared
+    forward computes again.
     """
     card = catalog.card_of(spec)
     if card.parallel:
-        raise Refusal(f"{spec} drafts while the target verifies, so it has no rounds that a batch could share; batches"
-                      f" run {', '.join(METHODS)}")
+        return f"{spec} drafts while the target verifies, so it has no rounds that a batch could share"
     if card.learns_across_prompts:
-        raise Refusal(f"{spec} learns from one prompt for the next, and in a batch prompts run at once; batches run"
-                      f" {', '.join(METHODS)}")
-    if spec.name not in METHODS:
-        raise Refusal(f"{spec.name} is not supported in batches: run it with --batch 1, or take one of"
-                      f" {', '.join(METHODS)}")
+        return f"{spec} learns from one prompt for the next, and in a batch prompts run at once"
+    return ""
+
+
+def refuse_unbatched(spec: MethodSpec) -> None:
+    """Raises Refusal where this method does not run in batches."""
+    if why := why_unbatched(spec):
+        raise Refusal(f"{why}: run it with --batch 1")
 
 
 class TargetInBatch(NamedTuple):

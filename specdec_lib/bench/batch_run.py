@@ -198,10 +198,13 @@ def as_decode(outcome: Outcome, prompt: Prompt, ids: Ids, world: Environment, na
 
 def summed_up(plan: Plan, world: Environment, prompts: Sequence[Prompt], decodes: Sequence[Decode],
               curve: CostCurve | None, entrants: Sequence[Runner], begun: Mapping) -> dict:
-    """The run's summary with the measures of the batch; a sentence where turns were left out."""
+    """The run's summary with the measures of the batch; sentences where turns or the batch's own cost were left out."""
     told = with_batches(run.sum_up(plan, world, prompts, decodes, curve, entrants, begun), decodes)
     more = sum(len(prompt.turns) > 1 for prompt in prompts)
     if more:
         told["settings"]["warnings"].append(f"{more} of {len(prompts)} prompts have more turns than one; a batch"
                                             " decodes the first.")
+    if curve is not None and curve.batch != plan.batch:
+        told["settings"]["warnings"].append("Drafts whose size follows the cost curve are as large as they are for one"
+                                            " sequence: the curve given is of one.")
     return told

@@ -10,8 +10,8 @@ from typing import Any
 import torch
 
 from specdec_lib import catalog
-from specdec_lib.batches.supported import METHODS as IN_BATCHES
-from specdec_lib.bench import batch_run, draft_source, eagle_source, provenance, run, usable
+from specdec_lib.batches.supported import why_unbatched
+from specdec_lib.bench import batch_costs, batch_run, draft_source, eagle_source, provenance, run, usable
 from specdec_lib.bench import diffusion_source as diffuser
 from specdec_lib.bench import prompts as prompt_files
 from specdec_lib.bench.environment import Environment, checksums_of, device_of, dtype_of, open_environment
@@ -153,7 +153,7 @@ def why_left_out(options: RunOptions) -> dict[str, str]:
             digests(missing, shelf, options.target)
         except Refusal as why:
             found[name] = str(why)
-        if options.batch > 1 and name not in IN_BATCHES:
+        if options.batch > 1 and why_unbatched(name):
             found[name] = "batches do not run it"
     return found
 
@@ -201,7 +201,7 @@ def asked_dtype(options: RunOptions, device: str) -> str:
 
 def matching_curve(path: Path, plan: Plan) -> curves.CostCurve:
     """The saved curve; Refusal where it names another target, device or dtype than the plan's."""
-    curve, asked = curves.load_curve(path), plan.as_dict()
+    curve, asked = batch_costs.saved_curve(path, plan.batch), plan.as_dict()
     for name in ("target", "device", "dtype"):
         measured = getattr(curve, name)
         if measured and measured != asked[name]:
@@ -281,14 +281,14 @@ def usable_methods(here: PreparedRun, opened: Environment, say: Say) -> tuple[Pr
 def measured_curve(here: PreparedRun, contexts: tuple[int, ...], repeats: int, progress: run.Progress,
                    opened: Environment) -> curves.CostCurve:
     """The cost curve of this target on this machine."""
-    longest = opened.target.context
-    fitting = tuple(c for c in contexts if longest is None or c + max(curves.WIDTHS) < longest)
+    plan, longest = here.plan, opened.target.context
+    widths = batch_costs.widths_in_batch(plan.batch)
+    fitting = tuple(c for c in contexts if longest is None or c + max(widths) < longest)
     if not fitting:
         raise Refusal(f"the target's context holds {longest} tokens, too few to measure a curve at {contexts[0]}"
-                      f" with {max(curves.WIDTHS)} more: give `specdec cost` shorter --contexts, or another target")
-    plan = here.plan
-    return curves.measure_curve(opened.target.fresh(), contexts=fitting, repeats=repeats,
-                                vocab=min(1000, opened.facts.vocab or 1000),
+                      f" with {max(widths)} more: give `specdec cost` shorter --contexts, or another target")
+    lm = opened.target.fresh() if plan.batch == 1 else batch_costs.batch_of(opened, plan.batch)
+    return curves.measure_curve(lm, widths, fitting, repeats, vocab=min(1000, opened.facts.vocab or 1000),
                                 progress=lambda done, total: progress(done, total, "cost curve"),
                                 target=plan.as_dict()["target"], device=plan.device, dtype=plan.dtype,
-                                threads=plan.threads, provenance=provenance.provenance())
+                                threads=plan.threads, provenance=provenance.provenance(), batch=plan.batch)

@@ -14,7 +14,7 @@ from pathlib import Path
 from time import perf_counter
 from typing import Any, Protocol
 
-from specdec_lib.cost.curves import draft_after, expected_tokens, lower_quartile, never_less, save_plain
+from specdec_lib.cost.curves import CostCurve, draft_after, expected_tokens, lower_quartile, never_less, save_plain
 from specdec_lib.scores import Scores
 from specdec_lib.types import LM, Draft, Refusal
 
@@ -58,6 +58,14 @@ class BatchCurve:
         if batch < 1 or width < 1:
             raise ValueError(f"a forward has a sequence and a row at least, got {batch} and {width}")
         return never_less(self.batches, [never_less(self.widths, row, width) for row in self.seconds], batch)
+
+    def of(self, batch: int) -> CostCurve:
+        """The cost of a forward of so many sequences by the rows of each; Refusal beyond the batches measured."""
+        if not 1 <= batch <= self.batches[-1]:
+            raise Refusal(f"this cost curve has batches of 1 to {self.batches[-1]}, not of {batch}: {MADE}")
+        row = tuple(self(batch, width) for width in self.widths)
+        return CostCurve(self.widths, (self.context,), (row,), self.target, self.device, self.dtype, self.threads,
+                         self.provenance, batch)
 
     def as_dict(self) -> dict:
         """For JSON."""

@@ -13,12 +13,13 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from time import perf_counter
-from typing import Any
+from typing import Any, Protocol
 
 from specdec_lib.cards import Kit
 from specdec_lib.cost.lengths import best_length
 from specdec_lib.files import write_text
-from specdec_lib.types import LM, Draft, Refusal
+from specdec_lib.scores import Scores
+from specdec_lib.types import Draft, Refusal
 
 WIDTHS = (*range(1, 11), 12, 16, 17, 24, 32)       # AVX-512 holds 9 rows, a register of AMX 16: the next is dear
 LARGEST, DEEPEST = 1_000_000, 20                   # of a width or a context, and levels of a provenance
@@ -26,9 +27,18 @@ DEFAULT_NODES = 8                                  # without a measured curve
 TOLERANCE = 1.25
 
 
+class Timed(Protocol):
+    """What a curve is measured of: a language model, or several sequences of one at once."""
+    def __call__(self, tokens: tuple[int, ...], draft: Draft) -> Scores: ...
+    def prefill(self, tokens: tuple[int, ...]) -> None: ...
+
+
 @dataclass(frozen=True)
 class CostCurve:
-    """Seconds of one forward by its width in tokens, at each context length measured; `seconds [contexts][widths]`."""
+    """Seconds of one forward by its width in tokens, at each context length measured; `seconds [contexts][widths]`.
+
+    The forward is of `batch` sequences, each of this width.
+    """
 
     widths: tuple[int, ...]
     contexts: tuple[int, ...]
@@ -38,8 +48,11 @@ class CostCurve:
     dtype: str = ""
     threads: int | None = None
     provenance: Mapping = field(default_factory=dict)
+    batch: int = 1
 
     def __post_init__(self):
+        if type(self.batch) is not int or self.batch < 1:
+            raise Refusal(f"a cost curve is of one sequence or more, got {self.batch!r}")
         if not all(type(place) is int and 1 <= place <= LARGEST for place in (*self.widths, *self.contexts)):
             raise Refusal(f"a cost curve needs widths and contexts that are whole numbers from 1 to {LARGEST:,}")
         ordered = all(list(x) == sorted(set(x)) and x for x in (self.widths, self.contexts))
@@ -126,7 +139,7 @@ def from_dict(saved: Mapping) -> CostCurve:
     if deeper_than(saved.get("provenance", {}), DEEPEST):
         raise Refusal(f"the provenance of a cost curve has at most {DEEPEST} levels")
     return CostCurve(tuple(saved["widths"]), tuple(saved["contexts"]), tuple(tuple(row) for row in saved["seconds"]),
-                     *names, saved.get("threads"), saved.get("provenance", {}))
+                     *names, saved.get("threads"), saved.get("provenance", {}), saved.get("batch", 1))
 
 
 def deeper_than(value: Any, levels: int) -> bool:
@@ -145,11 +158,11 @@ def step_price(curve: CostCurve | None) -> float:
     return Kit.price if curve is None else curve.price()
 
 
-def measure_curve(lm: LM, widths: Sequence[int] = WIDTHS, contexts: Sequence[int] = (256,), repeats: int = 11,
+def measure_curve(lm: Timed, widths: Sequence[int] = WIDTHS, contexts: Sequence[int] = (256,), repeats: int = 11,
                   vocab: int = 1000, clock: Callable[[], float] = perf_counter,
                   progress: Callable[[int, int], None] = lambda done, total: None, target: str = "",
                   device: str = "", dtype: str = "", threads: int | None = None,
-                  provenance: Mapping | None = None) -> CostCurve:
+                  provenance: Mapping | None = None, batch: int = 1) -> CostCurve:
     """The curve of this model on this machine: lower quartile of `repeats`, widths taken in turn so that drift cancels.
 
     The quartile and not the median, because other load on the machine only adds time.
@@ -170,7 +183,8 @@ def measure_curve(lm: LM, widths: Sequence[int] = WIDTHS, contexts: Sequence[int
                 done += 1
                 progress(done, total)
     seconds = tuple(tuple(lower_quartile(times[c, w][1:]) for w in widths) for c in contexts)  # the first one warms up
-    return CostCurve(tuple(widths), tuple(contexts), seconds, target, device, dtype, threads, provenance or {})
+    return CostCurve(tuple(widths), tuple(contexts), seconds, target, device, dtype, threads, provenance or {},
+                     batch)
 
 
 def expected_tokens(alpha: float, k: int) -> float:

@@ -24,8 +24,9 @@ in Python, for every other head and rule.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Generator, Sequence
 from dataclasses import dataclass
+from functools import partial
 from math import exp, inf, log
 from typing import TYPE_CHECKING, cast
 
@@ -34,7 +35,7 @@ from specdec_lib.cost.row_costs import FREE, RowCosts, node_costs
 from specdec_lib.heads.eagle_tree import Candidates, Growth, ScoredNode
 from specdec_lib.heads.text_counts import TextCounts
 from specdec_lib.scores import KEPT, Scores, TokenStats
-from specdec_lib.trees import UnlikelyPath
+from specdec_lib.trees import Asked, ScoresRequest, UnlikelyPath, run_through
 from specdec_lib.types import ROOT, Budget, Draft, RandomNumbers, Refusal, Session, Trail
 
 if TYPE_CHECKING:
@@ -68,14 +69,30 @@ class Eagle2:
             raise Refusal(f"sharpness must be above 0 and finite, got {self.sharpness}")
 
     def __call__(self, session: Session, budget: Budget, dice: RandomNumbers) -> Draft:
-        if len(session.tokens) < 2 or not budget.size:     # one token has no hidden state yet
+        if not self.drafts(session, budget):
             return Draft()
-        if self.counts:
+        pool = self.grown_at_once(session, budget) or grow_candidates(
+            session.end, budget, lambda fed: self.head(session.tokens, fed), self.sharpness, self.counts, self.worth)
+        return self.submitted(pool, budget)
+
+    def asking(self, session: Session, budget: Budget, dice: RandomNumbers) -> Generator[ScoresRequest, Scores, Draft]:
+        """The same, a level's forward left to others where no single call of the head grows the tree."""
+        if not self.drafts(session, budget):
+            return Draft()
+        pool = self.grown_at_once(session, budget) or (yield from growing_candidates(
+            session.end, budget, partial(ScoresRequest, self.head, session.tokens), self.sharpness, self.counts,
+            self.worth))
+        return self.submitted(pool, budget)
+
+    def drafts(self, session: Session, budget: Budget) -> bool:
+        """Whether there is a tree to grow, for which the counts have read the text: one token has no hidden state."""
+        grows = len(session.tokens) > 1 and budget.size > 0
+        if grows and self.counts:
             self.counts.read(session.tokens)
-        pool = self.grown_at_once(session, budget)
-        if not pool:
-            pool = grow_candidates(session.end, budget, lambda fed: self.head(session.tokens, fed), self.sharpness,
-                                   self.counts, self.worth)
+        return grows
+
+    def submitted(self, pool: Sequence[ScoredNode], budget: Budget) -> Draft:
+        """The best of these candidates, as many as are worth their rows."""
         scores = scores_of(pool)
         worth = [node for node in ranking(scores)[:budget.size] if not self.price or scores[node] >= log(self.price)]
         return candidate_tree(pool, sorted(worth[:self.rows.worth([exp(scores[node]) for node in worth])]))
@@ -101,11 +118,18 @@ def grow_candidates(end: frozenset[int], budget: Budget, ask: Callable[[Draft], 
 
     `counts` have read the text that `ask` drafts behind.
     """
+    return run_through(growing_candidates(end, budget, ask, sharpness, counts, worth))
+
+
+def growing_candidates(end: frozenset[int], budget: Budget, ask: Callable[[Draft], Asked], sharpness: float = 1.0,
+                       counts: TextCounts | None = None, worth: Sequence[float] = ()
+                       ) -> Generator[Asked, Scores, list[ScoredNode]]:
+    """`grow_candidates` whose forwards may be others': yields `ask(frontier)` and is sent its scores."""
     pool: list[ScoredNode] = []
     fed: list[int] = []
     frontier: list[int] = [ROOT]
     for _ in range(budget.depth):
-        scores = ask(candidate_tree(pool, fed))
+        scores = yield ask(candidate_tree(pool, fed))
         level = len(pool)
         pool += expand(pool, frontier, scores, budget.width, sharpness, counts)
         if budget.stop and budget.stop(candidate_trail(pool, level)):

@@ -13,7 +13,7 @@ own. Cost: no model pass beside the drafter's.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Generator, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from heapq import heappop, heappush
 from itertools import count
@@ -25,6 +25,7 @@ from specdec_lib.cost.row_costs import FREE, RowCosts, node_costs
 from specdec_lib.index.ngram_positions import NgramPositions
 from specdec_lib.index.successor_table import WEIGHTS, SuccessorTable, shared_table
 from specdec_lib.index.trees import copy_probability
+from specdec_lib.trees import asking_of
 from specdec_lib.types import ROOT, Budget, Draft, RandomNumbers, Refusal, Session, What
 
 NAME = "lengthened"
@@ -63,8 +64,15 @@ class Lengthened:
             raise Refusal(f"price must be a probability between 0 and 1, got {self.price}")
 
     def __call__(self, session: Session, budget: Budget, dice: RandomNumbers) -> Draft:
-        draft = self.inner(session, budget, dice)
-        if not draft.confidence:                   # nothing was drafted, or no probability is known
+        return self.lengthened(session, budget, self.inner(session, budget, dice))
+
+    def asking(self, session: Session, budget: Budget, dice: RandomNumbers) -> Generator[Any, Any, Draft]:
+        """The same, the inner drafter's forwards left to others."""
+        return self.lengthened(session, budget, (yield from asking_of(self.inner, session, budget, dice)))
+
+    def lengthened(self, session: Session, budget: Budget, draft: Draft) -> Draft:
+        """The draft, with further nodes where the probabilities of its own are known."""
+        if not draft.confidence:
             return draft
         self.table.read(session)
         self.positions.read(session.tokens)

@@ -7,10 +7,12 @@ is ever dropped because of its value. Cost: that of the drafters called.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Generator, Iterable, Iterator, Mapping
 from dataclasses import dataclass
+from typing import Any
 
 from specdec_lib.cards import Card, Kit
+from specdec_lib.trees import asking_of
 from specdec_lib.types import Budget, Draft, RandomNumbers, Refusal, Session, What, When
 
 
@@ -23,6 +25,14 @@ class Switch:
     def __call__(self, session: Session, budget: Budget, dice: RandomNumbers) -> Draft:
         for name, own in self.in_order(budget):
             draft = self.drafters[name](session, own, dice.fork(name))
+            if len(draft):
+                return draft
+        return Draft()
+
+    def asking(self, session: Session, budget: Budget, dice: RandomNumbers) -> Generator[Any, Any, Draft]:
+        """The same, its drafters' forwards left to others."""
+        for name, own in self.in_order(budget):
+            draft = yield from asking_of(self.drafters[name], session, own, dice.fork(name))
             if len(draft):
                 return draft
         return Draft()

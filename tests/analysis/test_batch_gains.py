@@ -2,8 +2,9 @@
 
 from dataclasses import replace
 
-from specdec_lib.analysis.batch_gains import paying_sentence
-from tests.analysis.test_batches import table
+from specdec_lib.analysis.batch_gains import paying_sentence, size_rows, sized_pairs, sized_sentences
+from specdec_lib.analysis.batches import BatchTable, predicted
+from tests.analysis.test_batches import CURVE, row, table
 
 
 def test_what_pays_is_said_of_the_smallest_and_the_largest_batch():
@@ -20,3 +21,22 @@ def test_what_pays_is_said_of_the_smallest_and_the_largest_batch():
                 for dtype, other in (("float32", machine), ("bfloat16", {"processor": "another"}))]
         assert f"same batch on {where}, float32: " in paying_sentence(replace(shown, runs=tuple(runs)), "float32")
     assert paying_sentence(shown, "bfloat16") == "No speed-up was measured in bfloat16."
+
+
+def test_drafts_sized_for_their_batch_are_set_against_fixed_ones_repeat_by_repeat():
+    rows = [row(1, 2.0, "sam", rows_per_sequence=6.0), row(4, 1.2, "sam", rows_per_sequence=2.0),
+            row(1, 1.9, "sam(depth=4)"), row(4, 0.9, "sam(depth=4)"), row(4, 1.0, "eagle")]
+    shown = BatchTable(tuple(rows), (), {"float32": CURVE})
+    assert size_rows(shown, "float32")[:2] == [{"method": "sam", "batch 1": 6.0, "batch 4": 2.0},
+                                               {"method": "sam(depth=4)", "batch 1": 5.0, "batch 4": 5.0}]
+    assert [*sized_pairs(shown, "float32")] == [("sam", "sam(depth=4)")]
+    assert sized_sentences(shown, "float32") == [
+        ("sam at batch 4 is faster than sam(depth=4): 1.33 times", None)]
+    for others, holds in (((0.8, 1.0), True), ((0.8, 1.3), None), ((1.3, 1.4), False)):
+        last = rows[3]._replace(of_repeats=others, speedup=sum(others) / 2)
+        told = BatchTable((rows[0], rows[1]._replace(of_repeats=(1.2, 1.2)), rows[2], last), (), {})
+        ((said, known),) = sized_sentences(told, "float32")
+        assert known is holds
+        assert f"({1.2 / others[1]:.2f} to {1.2 / others[0]:.2f} in 2 repeats)" in said
+    assert predicted(shown, rows[1]) is None       # its drafts are of another size than at batch 1
+    assert predicted(shown, rows[3]) is not None

@@ -32,7 +32,8 @@ from tests.worlds import WARM, network_kit, random_eagle
 
 LENGTHS = (9, 1, 4, 17, 2, 6, 3)                   # of the prompts, in tokens
 LIMITS = (12, 7, 1, 15, 9, 20, 3)
-SPECS = ("eagle(depth=3)", "draft-model(depth=4)", "eagle@svip(h=0.25)", "draft-model@confidence(threshold=0.6)")
+SPECS = ("eagle(depth=3)", "draft-model(depth=4)", "eagle@svip(h=0.25)", "draft-model@confidence(threshold=0.6)",
+         "eagle2(depth=3,width=2,nodes=5)", "sam+eagle2", "respec", "respec+lengthened")
 FAST = default_dtype("cpu")
 
 
@@ -124,6 +125,24 @@ def test_a_drafted_token_of_all_sequences_is_one_forward(spec, words, monkeypatc
     assert len({id(network.weights) for network in networks}) == 1
 
 
+def test_a_level_of_all_trees_is_one_forward(words):
+    kit = network_kit(sampling=None)
+    spec = "sam+eagle2(threshold=9,depth=3,width=2,nodes=5)"                # nothing is copied
+    asked = [request(kit, spec, tuple(token % 3 for token in words(n, n)), 12, str(n)) for n in (5, 9, 12)]
+    shared, levels = in_batch(kit.target), []
+
+    def fill(questions):
+        levels.append([len(one.draft) for one in questions])
+        return shared.fill(questions)
+
+    done = list(decode_together(asked, 3, shared.score, fill=fill))
+    assert levels[0] == [0, 0, 0]
+    assert len(levels[1]) == 3
+    assert 0 not in levels[1]                      # the frontiers of the first level
+    assert max(len(round.draft) for one in done for round in one.session.rounds) > 3
+    assert len(levels) <= 3 * max(len(one.session.rounds) for one in done)
+
+
 def test_a_policy_stops_its_own_sequence_and_the_others_draft_on(spoken):
     kit, asked = spoken
     kit = replace(kit, facts=replace(kit.facts, end=frozenset()))
@@ -192,7 +211,7 @@ def test_on_the_real_model_three_prompts_draft_together_what_they_draft_alone():
               parts=catalog.make_part)
     short = sorted(load_prompts(default_path()), key=lambda prompt: len(prompt.turns[0]))[:3]
     asked = [(text.encode_chat([prompt.turns[0]]), 12, str(prompt.question_id)) for prompt in short]
-    for spec in ("eagle", "draft-model"):
+    for spec in ("eagle", "draft-model", "respec", "diffuspec", "early-exit"):
         plain = [alone(kit, spec, *one) for one in asked]
         assert sum(len(round.verdict.path) for one in plain for round in one.rounds) > 3
         assert drafts(together((request(kit, spec, *one) for one in asked), 3, kit)) == drafts(plain)

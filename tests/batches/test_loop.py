@@ -7,7 +7,7 @@ import torch
 
 from specdec_lib import catalog
 from specdec_lib.batches.loop import BatchRequest, decode_together
-from specdec_lib.batches.supported import METHODS
+from specdec_lib.batches.supported import why_unbatched
 from specdec_lib.bench.prompts import default_path, load_prompts
 from specdec_lib.cards import Kit
 from specdec_lib.dice import Dice
@@ -29,7 +29,8 @@ SHAPE = LlamaConfig(layers=2, hidden=32, heads=4, kv_heads=2, head_dim=8, mlp=48
 LENGTHS = (9, 1, 4, 17, 1, 6, 2)                   # of the prompts, in tokens
 LIMITS = (12, 7, 1, 15, 9, 20, 3)
 END = frozenset({2})
-TEXT_METHODS = [name for name in METHODS if name != "specdec"]      # that one has tests/seq2seq/test_joint.py
+TEXT_METHODS = [name for name in catalog.methods()                  # specdec has tests/seq2seq/test_joint.py
+                if not why_unbatched(name) and name != "specdec"]
 
 
 @pytest.fixture(scope="module")

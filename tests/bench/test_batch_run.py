@@ -7,11 +7,12 @@ from dataclasses import replace
 import pandas as pd
 import pytest
 
-from specdec_lib.bench import batch_run, run
+from specdec_lib.bench import batch_costs, batch_run, run
 from specdec_lib.bench.batch_summary import BatchMeasures, batch_measures, speedup, with_batches
 from specdec_lib.bench.plan import Plan
 from specdec_lib.bench.prompts import Prompt
 from specdec_lib.bench.results import Decode, Outcome, read_results, select
+from specdec_lib.cost.curves import WIDTHS, measure_curve
 from specdec_lib.measure import Row
 from specdec_lib.models.table import Table
 from specdec_lib.toys.toy_bench import untrained_environment
@@ -52,6 +53,15 @@ def test_answers_are_those_of_one_prompt_at_a_time_in_the_files_order(runs, batc
     assert answers(folder) == answers(runs[1][0])
     assert [one.question_id for one in select(read_results(folder), method="ar")] == [0, 1, 2, 3, 4]
     assert all(entry["identical_prompts"] == 5 for entry in told["methods"].values())
+
+
+def test_a_curve_of_a_batch_times_the_forward_that_its_sequences_share(world):
+    together, sizes = batch_costs.batch_of(world, 3), []
+    score, together.score = together.score, lambda asked: sizes.append(len(asked)) or score(asked)
+    assert measure_curve(together, (1, 2), (4,), 1, vocab=20, batch=3).batch == 3
+    assert sizes == [3] * 4
+    assert batch_costs.widths_in_batch(1) == batch_costs.widths_in_batch(8) == WIDTHS
+    assert max(batch_costs.widths_in_batch(256)) == 9
 
 
 def test_sampled_answers_have_the_random_numbers_of_single_decoding(world, tmp_path):
@@ -162,8 +172,7 @@ def test_only_first_turns_are_decoded_and_that_is_said(world, tmp_path):
 
 @pytest.mark.parametrize(("changes", "why"), [
     ({"methods": ("ar", "pearl")}, "pearl drafts while the target verifies"),
-    ({"methods": ("ar", "eagle2")}, "eagle2 is not supported in batches"),
-    ({"methods": ("ar", "early-exit")}, "early-exit is not supported in batches"),
+    ({"methods": ("ar", "respec+memory")}, "respec.memory learns from one prompt for the next"),
     ({"methods": ("ar", "draft-model@tapout")}, "learns from one prompt for the next"),
     ({"peers": ("hf-generate",)}, "leave hf-generate out"), ({"batch": 0}, "at least 1"),
     ({"batch": 257}, "at most 256")])
