@@ -12,9 +12,10 @@ from __future__ import annotations
 from collections.abc import Generator
 from numbers import Integral
 from time import perf_counter
-from typing import Any, NamedTuple, NoReturn, TypeVar, cast
+from typing import Any, NamedTuple, NoReturn, TypeVar
 
 from specdec_lib.scores import Scores
+from specdec_lib.sharing import asking_of, shared_draft
 from specdec_lib.types import (
     LM,
     ROOT,
@@ -24,7 +25,6 @@ from specdec_lib.types import (
     RandomNumbers,
     Refusal,
     Session,
-    SharingWhat,
     Verdict,
     What,
 )
@@ -64,8 +64,9 @@ def speculation(session: Session, budget: Budget, what: What, how: How, dice: Ra
     draft or a verdict that is none, or that holds a token beyond `vocab`.
     """
     t0, waited, draft = perf_counter(), 0.0, Draft()
-    if budget.depth and share and hasattr(what, "asking"):
-        draft, waited = yield from shared_draft(cast(SharingWhat, what).asking(session, budget, dice))
+    if budget.depth and share:
+        draft, waited = yield from shared_draft(asking_of(what, session, budget, dice))
+        refuse_draft(draft, what, vocab)
     elif budget.depth:
         draft = drafted(what, session, budget, dice, vocab)
     t1 = perf_counter()
@@ -127,20 +128,6 @@ def refuse_verdict(verdict: Any, draft: Draft, how: How, vocab: int | None = Non
     said = Verdict.of(draft, path, 0).tokens[:-1]
     if not tokens or len(tokens) > len(path) + 1 or tokens[:len(path)] != said:
         refuse(how, "Verdict", f"its tokens are those of its path, {said}, and one more, got {tokens!r:.60}")
-
-
-def shared_draft(asking: Generator[Any, Any, Draft]) -> Generator[Any, Any, tuple[Draft, float]]:
-    """Passes on what a drafter asks for and what it is sent; returns its draft and the seconds in between."""
-    waited = 0.0
-    try:
-        request = next(asking)
-        while True:
-            start = perf_counter()
-            answer = yield request
-            waited += perf_counter() - start
-            request = asking.send(answer)
-    except StopIteration as end:
-        return end.value, waited
 
 
 def answered(asking: Generator[Draft, Scores, Result], scores: Scores) -> Result:

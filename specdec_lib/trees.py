@@ -9,27 +9,15 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Generator, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from math import inf, prod
-from typing import Any, NamedTuple, TypeVar, cast
+from typing import TypeVar
 
 from specdec_lib.scores import Distribution, Scores, TokenStats
-from specdec_lib.types import (
-    LM,
-    ROOT,
-    Budget,
-    Draft,
-    RandomNumbers,
-    Refusal,
-    Round,
-    Session,
-    SharingWhat,
-    Trail,
-    What,
-)
+from specdec_lib.sharing import run_through
+from specdec_lib.types import LM, ROOT, Budget, Draft, RandomNumbers, Refusal, Round, Session, Trail
 
 Path = tuple[int, ...]
 State = TypeVar("State")
 Asked = TypeVar("Asked")
-Result = TypeVar("Result")
 
 
 def passing_paths(draft: Draft, start: State,
@@ -63,25 +51,6 @@ def path_logprob(draft: Draft, scores: Scores, path: Path) -> float:
     return sum(scores.logit(row, draft.tokens[node]) - z for row, node, z in zip(rows, path, lse, strict=True))
 
 
-class ScoresRequest(NamedTuple):
-    """What a drafter asks of its network and does not run itself: sequences of a batch are scored in one forward."""
-
-    model: Callable[[tuple[int, ...], Draft], Scores]
-    tokens: tuple[int, ...]
-    draft: Draft
-
-    def alone(self) -> Scores:
-        """The answer by a forward of its own."""
-        return self.model(self.tokens, self.draft)
-
-
-def asking_of(what: What, session: Session, budget: Budget, dice: RandomNumbers) -> Generator[Any, Any, Draft]:
-    """A draft whose forwards may be others' (`types.SharingWhat`); a drafter that shares none drafts by itself."""
-    if hasattr(what, "asking"):
-        return (yield from cast(SharingWhat, what).asking(session, budget, dice))
-    return what(session, budget, dice)
-
-
 def readable(budget: Budget, model: LM, session: Session) -> Budget:
     """The budget without tokens that this drafting model has no room for, or with none after a token that it lacks.
 
@@ -110,16 +79,6 @@ def grow(session: Session, budget: Budget, dice: RandomNumbers, ask: Callable[[D
     distribution `q`. At temperature 0 every node is deterministic. Stops after an end token.
     """
     return run_through(growing(session, budget, dice, ask, source))
-
-
-def run_through(growth: Generator[Scores, Scores, Result]) -> Result:
-    """What a growth comes to whose `ask` scores at once: it is sent what it yields."""
-    try:
-        scores = next(growth)
-        while True:
-            scores = growth.send(scores)
-    except StopIteration as end:
-        return end.value
 
 
 def growing(session: Session, budget: Budget, dice: RandomNumbers, ask: Callable[[Draft], Asked],

@@ -13,7 +13,7 @@ LIB = ROOT / "specdec_lib"
 FILES = sorted(LIB.rglob("*.py"))
 ROOMS = ("when", "what", "how")
 # From the bottom up: a module imports its own folder and what stands below. The longest name that fits counts.
-FLOORS = [("lazy",), ("topk",), ("scores",), ("types",), ("cards",),
+FLOORS = [("lazy",), ("topk",), ("scores",), ("types",), ("cards",), ("sharing",),
           ("dice", "files", "by_name", "sampling", "exact", "lattice", "linked_slots", "acceptance", "trees", "specs",
            "speculate", "parameters", "intervals", "running_fold"),
           ("cost.lengths", "cost.curves", "cost.refit", "cost.hierarchy", "cost.levels", "cost.batches",

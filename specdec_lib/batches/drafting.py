@@ -14,7 +14,7 @@ from specdec_lib.heads.eagle_joint import ChainRequest, score_chains_together, s
 from specdec_lib.models.llama.decoder import Transformer
 from specdec_lib.models.llama.joint import score_together, shares_forwards
 from specdec_lib.scores import Scores
-from specdec_lib.trees import ScoresRequest
+from specdec_lib.sharing import ScoresRequest
 
 Request = ScoresRequest | ChainRequest
 Together = Callable[[Sequence[Any]], Sequence[Scores]]

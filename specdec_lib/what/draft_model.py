@@ -15,7 +15,8 @@ from typing import TYPE_CHECKING, cast
 
 from specdec_lib.cards import Card
 from specdec_lib.scores import Scores
-from specdec_lib.trees import ScoresRequest, grow, growing, readable
+from specdec_lib.sharing import ScoresRequest
+from specdec_lib.trees import grow, growing, readable
 from specdec_lib.types import LM, Budget, Draft, RandomNumbers, Session
 
 if TYPE_CHECKING:

@@ -13,7 +13,8 @@ from typing import TYPE_CHECKING, cast
 
 from specdec_lib.cards import Card, Kit
 from specdec_lib.scores import Scores
-from specdec_lib.trees import ScoresRequest, grow, growing
+from specdec_lib.sharing import ScoresRequest
+from specdec_lib.trees import grow, growing
 from specdec_lib.types import Budget, Draft, RandomNumbers, Session
 
 if TYPE_CHECKING:

@@ -35,7 +35,8 @@ from specdec_lib.cost.row_costs import FREE, RowCosts, node_costs
 from specdec_lib.heads.eagle_tree import Candidates, Growth, ScoredNode
 from specdec_lib.heads.text_counts import TextCounts
 from specdec_lib.scores import KEPT, Scores, TokenStats
-from specdec_lib.trees import Asked, ScoresRequest, UnlikelyPath, run_through
+from specdec_lib.sharing import ScoresRequest, run_through
+from specdec_lib.trees import Asked, UnlikelyPath
 from specdec_lib.types import ROOT, Budget, Draft, RandomNumbers, Refusal, Session, Trail
 
 if TYPE_CHECKING:

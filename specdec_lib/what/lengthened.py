@@ -25,7 +25,7 @@ from specdec_lib.cost.row_costs import FREE, RowCosts, node_costs
 from specdec_lib.index.ngram_positions import NgramPositions
 from specdec_lib.index.successor_table import WEIGHTS, SuccessorTable, shared_table
 from specdec_lib.index.trees import copy_probability
-from specdec_lib.trees import asking_of
+from specdec_lib.sharing import asking_of
 from specdec_lib.types import ROOT, Budget, Draft, RandomNumbers, Refusal, Session, What
 
 NAME = "lengthened"

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from specdec_lib.cards import Card, Kit
-from specdec_lib.trees import asking_of
+from specdec_lib.sharing import asking_of
 from specdec_lib.types import Budget, Draft, RandomNumbers, Refusal, Session, What, When
 
 

@@ -24,7 +24,7 @@ from specdec_lib.models.llama.config import LlamaConfig
 from specdec_lib.models.llama.decoder import Transformer
 from specdec_lib.models.llama.joint import member
 from specdec_lib.scores import NO_DICE
-from specdec_lib.trees import ScoresRequest
+from specdec_lib.sharing import ScoresRequest
 from specdec_lib.types import Draft, Session
 from specdec_lib.what.draft_model import DraftModel
 from specdec_lib.what.eagle import Eagle
