@@ -1,6 +1,7 @@
 """Several decoder layers in one call of our own C code (`compiled_layers.c`), where all their parts are compiled.
 
 A forward of one row spends a tenth of its time between its layers if each part of each layer is called from Python.
+Rows of several sequences go through the products together, and attend each over their own cache.
 """
 
 from __future__ import annotations
@@ -10,7 +11,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor
@@ -28,7 +29,7 @@ from specdec_lib.models.llama.compiled_linear import (
 from specdec_lib.models.llama.path_attention import PathRows
 
 SOURCE = Path(__file__).with_suffix(".c")
-THROUGH = (ADDRESS, ADDRESS, INT64, INT64, ADDRESS, ADDRESS, ADDRESS, ADDRESS)
+THROUGH = (ADDRESS, ADDRESS, INT64, INT64, ADDRESS, INT64, INT64, ADDRESS, ADDRESS)
 
 
 class CodeRecord(ctypes.Structure):
@@ -41,7 +42,8 @@ class PlacesRecord(ctypes.Structure):
     """`Rows` of the C code."""
 
     _fields_ = (("attend", ADDRESS), ("about", ADDRESS), ("count", INT64), ("stride", INT64), ("next", INT64),
-                ("keys", ADDRESS), ("values", ADDRESS), ("qkv", ADDRESS), ("attended", ADDRESS))
+                ("keys", ADDRESS), ("values", ADDRESS), ("qkv", ADDRESS), ("attended", ADDRESS), ("begin", INT64),
+                ("taps", ADDRESS))
 
 
 class TapsRecord(ctypes.Structure):
@@ -58,6 +60,14 @@ class KeptOutputs:
     to: Tensor
 
 
+class SequenceRows(NamedTuple):
+    """The rows of one sequence in a forward, and where their keys and values [layers, 2, kv_heads, columns, d] go."""
+
+    kv: Tensor
+    paths: PathRows
+    kept: KeptOutputs | None = None
+
+
 class CompiledLayers:
     """The layers of a model without norms of heads, all in the same compiled code."""
 
@@ -69,28 +79,40 @@ class CompiledLayers:
         self.functions = tuple(map(address_of, (first.code.multiply, first.code.finish)))
         self.matrices = (ADDRESS * (4 * len(layers)))(*(one.address for layer in layers for one in layer.matrices))
 
-    def __call__(self, x: Tensor, kv: Tensor, paths: PathRows, first: int, last: int,
-                 kept: KeptOutputs | None = None) -> Tensor:
-        """What layers `first` to `last` make of x [rows, hidden]; fills kv [layers, 2, kv_heads, columns, d].
+    def __call__(self, x: Tensor, parts: Sequence[SequenceRows], first: int, last: int) -> Tensor:
+        """What layers `first` to `last` make of x [rows, hidden]: the rows of these sequences, one behind the other.
 
-        Outputs of layers in between that are to be kept are written as they are made. MemoryError without memory.
+        Fills their caches; outputs of layers in between that are to be kept are written as they are made. MemoryError
+        without memory.
         """
         x = checked(x, self.hidden, self.code)
         if last <= first:
             return x
         to = torch.empty_like(x)
         x = x if last == first + 1 else x.clone()  # it is written to from the second layer on
-        qkv, attended = x.new_empty(len(x), self.width), x.new_empty(len(x), paths.size)
-        size, (apart, half, stride, *_) = kv.element_size(), kv.stride()
-        keys = kv.data_ptr() + first * apart * size
-        places = PlacesRecord(address_of(paths.attend), ctypes.addressof(paths.record), len(x), stride, apart * size,
-                              keys, keys + half * size, qkv.data_ptr(), attended.data_ptr())
+        qkv, attended = x.new_empty(len(x), self.width), x.new_empty(len(x), parts[0].paths.size)
+        taps = [None if part.kept is None else taps_record(part.kept) for part in parts]
+        places, at = (PlacesRecord * len(parts))(), 0
+        for place, (part, tapped) in enumerate(zip(parts, taps, strict=True)):
+            begin = at * x.stride(0) * x.element_size()
+            places[place] = place_of(part, first, qkv[at:], attended[at:], begin, tapped)
+            at += part.paths.record.rows
         code = CodeRecord(*self.functions, ctypes.addressof(threads_record(torch.get_num_threads())), self.eps)
-        taps = None if kept is None else taps_record(kept)
         if self.through(ctypes.addressof(code), ctypes.addressof(self.matrices), first, last - first,
-                        ctypes.addressof(places), taps and ctypes.addressof(taps), x.data_ptr(), to.data_ptr()):
+                        ctypes.addressof(places), len(parts), len(x), x.data_ptr(), to.data_ptr()):
             raise no_memory()
         return to if (last - first) % 2 else x
+
+
+def place_of(part: SequenceRows, first: int, qkv: Tensor, attended: Tensor, begin: int,
+             taps: TapsRecord | None) -> PlacesRecord:
+    """The rows of a sequence for the C code, from layer `first` on; `begin` bytes of x lie before them."""
+    kv, paths = part.kv, part.paths
+    size, (apart, half, stride, *_) = kv.element_size(), kv.stride()
+    keys = kv.data_ptr() + first * apart * size
+    return PlacesRecord(address_of(paths.attend), ctypes.addressof(paths.record), paths.record.rows, stride,
+                        apart * size, keys, keys + half * size, qkv.data_ptr(), attended.data_ptr(), begin,
+                        taps and ctypes.addressof(taps))
 
 
 def compiled_layers(layers: Sequence[CompiledLayer | None]) -> CompiledLayers | None:

@@ -13,7 +13,7 @@ from torch import Tensor
 
 from specdec_lib.models.llama.attention import attend, attend_by_products, use_plain_products, widened, widened_mask
 from specdec_lib.models.llama.cache import KVCache
-from specdec_lib.models.llama.compiled_layers import KeptOutputs
+from specdec_lib.models.llama.compiled_layers import KeptOutputs, SequenceRows
 from specdec_lib.models.llama.compiled_linear import LinearCode, normed, reads
 from specdec_lib.models.llama.config import LlamaConfig
 from specdec_lib.models.llama.invariant_attention import AttentionPart, Layout, Parents, attend_in_order, parts_of
@@ -162,8 +162,7 @@ def through_layers(x: Tensor, weights: LlamaWeights, cache: KVCache, view: Layer
     if first == 0:
         keep_taps(x, weights, cache, view, 0)
     if view.paths is not None and weights.together is not None:
-        kept = None if cache.features is None else KeptOutputs(cache.taps, cache.features[view.where])
-        x = weights.together(x, cache.kv, view.paths, first, last, kept)
+        x = weights.together(x, [sequence_rows(cache, view.paths, view.where)], first, last)
         if last == len(weights.layers):
             keep_taps(x, weights, cache, view, last)                                         # it is normed
         return x
@@ -172,6 +171,12 @@ def through_layers(x: Tensor, weights: LlamaWeights, cache: KVCache, view: Layer
         x = decoder_layer(x, w, weights.shape, kv, view)
         keep_taps(x, weights, cache, view, i)
     return x
+
+
+def sequence_rows(cache: KVCache, paths: PathRows, where: slice | Tensor) -> SequenceRows:
+    """Rows of this cache for the compiled layers, with what is tapped of them."""
+    kept = None if cache.features is None else KeptOutputs(cache.taps, cache.features[where])
+    return SequenceRows(cache.kv, paths, kept)
 
 
 def keep_taps(x: Tensor, weights: LlamaWeights, cache: KVCache, view: LayerView, level: int) -> None:

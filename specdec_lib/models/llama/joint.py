@@ -23,6 +23,7 @@ from specdec_lib.models.llama.forward import (
     before_attention,
     columns,
     keep_taps,
+    sequence_rows,
 )
 from specdec_lib.models.llama.row_stats import row_stats_of, split
 from specdec_lib.models.llama.weights import LlamaWeights
@@ -103,20 +104,32 @@ def parts_of(asked: Sequence[tuple[Transformer, tuple[int, ...], Draft, int]]) -
 @torch.inference_mode()
 def through_together(weights: LlamaWeights, parts: Sequence[JointPart]) -> Tensor:
     """Hidden states [rows of all parts, hidden] after all layers; every cache gets its own keys, values and taps."""
-    shape = weights.shape
     fed = [token for part in parts for token in part.model.cache.rows.flat(part.start, part.stop)]
     x = F.embedding(to_device(fed, weights.device), weights.embedding)
-    levels = zip(weights.layers, *(columns(part.model.cache.kv, part.view) for part in parts), strict=True)
     for part in parts:
         keep_taps(x[part.where], weights, part.model.cache, part.view, 0)
+    own = [sequence_rows(part.model.cache, part.view.paths, part.view.where) for part in parts if part.view.paths]
+    if weights.together is not None and len(own) == len(parts):
+        x = weights.together(x, own, 0, len(weights.layers))
+        for part in parts:                         # the last one is normed
+            keep_taps(x[part.where], weights, part.model.cache, part.view, len(weights.layers))
+    else:
+        x = layer_by_layer(x, weights, parts)
+    for part in parts:
+        part.model.ran(x[part.where], part.start, part.start, part.stop)
+    return x
+
+
+def layer_by_layer(x: Tensor, weights: LlamaWeights, parts: Sequence[JointPart]) -> Tensor:
+    """What all layers make of x [rows of all parts, hidden]; the caches get its keys, values and taps."""
+    shape = weights.shape
+    levels = zip(weights.layers, *(columns(part.model.cache.kv, part.view) for part in parts), strict=True)
     for level, (w, *held) in enumerate(levels, 1):
         qkv = before_attention(x, w, shape).view(len(x), -1, shape.head_dim)
         seen = [attended(qkv[part.where], w, shape, kv, part.view) for part, kv in zip(parts, held, strict=True)]
         x = after_attention(x, torch.cat(seen), w, shape)
         for part in parts:
             keep_taps(x[part.where], weights, part.model.cache, part.view, level)
-    for part in parts:
-        part.model.ran(x[part.where], part.start, part.start, part.stop)
     return x
 
 
