@@ -45,11 +45,11 @@ def test_a_curve_of_batches_is_measured_and_saved_and_sizes_the_drafts_of_its_ba
     assert (curve.batches, curve.context, curve.dtype, curve.threads) == ((1, 3), 8, "float32", 1)
     assert "the curve of batches is in" in capsys.readouterr().out
     prompts, saved = ["bench", *words[0], *words[1][:2], "--methods", "ar"], ["--cost", str(tmp_path / "curve.json")]
-    for name, batch, more in (("saved", 3, saved), ("own", 2, [])):
+    for name, batch, more in (("one", 1, saved), ("saved", 3, saved), ("own", 2, [])):
         assert cli.run([*prompts, *more, "--batch", str(batch), "--out", str(tmp_path / name)]) == 0
         kept = load_curve(tmp_path / name / "cost.json")
         assert kept.batch == batch
-        assert (kept.seconds == (curve.seconds[1],)) is bool(more)
+        assert (kept.seconds == (curve.seconds[batch // 2],)) is bool(more)
         assert not json.loads((tmp_path / name / "summary.json").read_text())["settings"]["warnings"][1:]
     assert "not of 4" in refused([*prompts, *saved, "--batch", "4", "--out", str(tmp_path / "4")], capsys)
     saved[1] = str(tmp_path / "own" / "cost.json")

@@ -59,7 +59,7 @@ def saved_curve(path: Path, batch: int) -> CostCurve:
 
     One of a single sequence is taken in every batch: drafts are then as long as they are for one prompt at a time.
     """
-    if batch > 1 and "batches" in keys_of(path):
+    if "batches" in keys_of(path):
         return load_batch_curve(path).of(batch)
     curve = load_curve(path)
     if curve.batch not in (1, batch):
