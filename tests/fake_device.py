@@ -18,7 +18,7 @@ from torch.utils.backend_registration import _setup_privateuseone_for_python_bac
 from specdec_lib.heads.eagle_tree import NUMBERS
 
 NAME = "absent"
-TOGETHER = ("ar", "eagle", "draft-model")          # also decoded three at once
+TOGETHER = ("ar", "eagle", "eagle2", "draft-model")        # also decoded three at once
 
 
 class AbsentDevice(TorchDispatchMode):
@@ -104,7 +104,7 @@ def main(names: list[str], static: bool) -> None:
         for name in names:
             kit = output_kit(NAME, static)
             method, rounds, waits, before = catalog.build(name, kit), [], [], 0
-            for session in decode(tuple(range(40)), kit.target, *method, max_new_tokens=10):
+            for session in decode(tuple(range(40)), kit.target, *method, max_new_tokens=8):
                 rounds.append(mode.moved - before)
                 waits.append(mode.waited)
                 before = mode.moved

@@ -53,6 +53,7 @@ def test_sequences_of_a_batch_move_their_statistics_at_once_and_their_chains_at_
     assert set(told["eagle"]["together"]) <= {1, 2}
     assert told["eagle"]["together"][0] == 2
     assert max(told["draft-model"]["together"]) == 1 + max(told["draft-model"]["drafted"])
+    assert 2 < max(told["eagle2"]["together"]) <= 1 + 5                        # a level of all trees at once
 
 
 def test_no_round_but_the_first_waits_for_a_copy_to_the_device(told):
