@@ -106,6 +106,12 @@ def test_the_search_costs_what_drafting_takes_more_at_one_length():
         "3.00 tokens a round in 1750.0 ms, against 2.00 in 1500.0 ms")
 
 
+def test_a_search_that_comes_out_below_zero_settles_no_claim():
+    noisy = report(PLAIN, FOUR[0], decodes(SPECS[1], [2, 2], .25), *FOUR[2:])
+    for run, answer in ((RUN, "no, without an interval"), (noisy, "not told: below zero, so less than its noise")):
+        assert diffuspec_claims.price_prediction(run)[0]["does it hold here"] == answer
+
+
 def test_acceptance_at_a_depth_is_told_with_the_share_of_drafts_that_get_there():
     at = report(PLAIN, *FOUR[:2])
     at.entries[SPECS[0]]["conditional_acceptance"] = [.5, .2, .1]
