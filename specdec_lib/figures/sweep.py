@@ -12,6 +12,7 @@ from specdec_lib.figures.theme import PALETTE, canvas, fill, known_cells, number
 Interval = Sequence[float] | None
 BAR = 16                                           # letters in a line of a colour bar's title
 NONE = -.2                                         # where no value stands, below the axis from 0 to 1
+CORNERS = ("top right", "bottom right", "top left", "bottom left")       # of a point, where its label can stand
 BEST_SHARE = 4                                     # the best quarter of the settings is drawn apart
 
 
@@ -89,7 +90,7 @@ def settings_front(points: Mapping[str, tuple[float, float]], front: Sequence[st
                    spans: Mapping[str, tuple[Interval, Interval]] | None = None, title: str | None = None) -> go.Figure:
     """Every setting by two measures; a line joins the Pareto front, whose settings have intervals.
 
-    The points of the front are numbered in the order of `front`; hovering names them.
+    The points of the front are numbered in the order of `front`, neighbours at other corners; hovering names them.
     """
     unknown = [name for name in front if name not in points]
     if unknown:
@@ -103,12 +104,24 @@ def settings_front(points: Mapping[str, tuple[float, float]], front: Sequence[st
     across, up = ([known.get(name, (None, None))[place] for name in front] for place in (0, 1))
     xs, ys = ([points[name][place] for name in front] for place in (0, 1))
     figure.add_scatter(x=numbers(xs), y=numbers(ys), mode="lines+markers+text", name="Pareto front",
-                       text=[str(n) for n in range(1, len(front) + 1)], hovertext=list(front), textposition="top right",
+                       text=[str(n) for n in range(1, len(front) + 1)], hovertext=list(front),
+                       textposition=_corners([points[name] for name in front], list(points.values())),
                        error_x=whiskers(xs, across, PALETTE["extra"], thickness=1),
                        error_y=whiskers(ys, up, PALETTE["extra"], thickness=1),
                        line={"color": PALETTE["extra"], "width": 2},
                        marker={"symbol": "diamond", "size": 11, "color": PALETTE["extra"]})
     return figure.update_layout(height=460)
+
+
+def _corners(labelled: Sequence[tuple[float, float]], points: Sequence[tuple[float, float]]) -> list[str]:
+    """At which corner of each point its label stands: not at that of a point close to it, so that labels stay apart."""
+    wide, high = (max(side) - min(side) or 1.0 for side in zip(*points, strict=True)) if points else (1.0, 1.0)
+    found: list[str] = []
+    for x, y in labelled:
+        taken = [corner for (a, b), corner in zip(labelled, found, strict=False)
+                 if abs(x - a) < .03 * wide and abs(y - b) < .1 * high]
+        found.append(next((corner for corner in CORNERS if corner not in taken), CORNERS[0]))
+    return found
 
 
 def sensitivity_bars(names: Sequence[str], effects: Sequence[float | None], intervals: Sequence[Interval], measure: str,

@@ -44,6 +44,8 @@ def test_the_front_is_joined_numbered_and_alone_has_whiskers():
     assert (list(front.x), list(front.text), list(front.hovertext)) == ([2.0, 1.0], ["1", "2"], ["b", "a"])
     assert list(front.error_x.array) == [None, 1.0]
     assert figure.layout.title.text.startswith("2 of 3 settings")
+    near = figures.settings_front({"a": (1, 1), "b": (1, .99), "c": (0, 0)}, "abc", "x", "y").data[1]
+    assert list(near.textposition) == ["top right", "bottom right", "top right"]
     with pytest.raises(ValueError, match="is no point"):
         figures.settings_front({}, ["z"], "x", "y")
 
