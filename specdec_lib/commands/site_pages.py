@@ -14,7 +14,7 @@ from specdec_lib.commands.html_page import bar_head, page_bar
 from specdec_lib.commands.page_figures import figure_script
 
 FLAGSHIPS = ("40_respec", "41_diffuspec")
-TOUR = "00_tour"
+TOUR, RACES = "00_tour", "06_race"
 GALLERY = {                                        # notebook -> what to move in its picture, and what to see
     TOUR: "Move <code>round</code>: the draft of that round stands above the answer so far.",
     "01_why_decoding_is_slow": "Move <code>batch</code> or <code>bandwidth</code>: up to the knee of the line, further"
@@ -96,9 +96,11 @@ def index_page(pages: Sequence[Contents], gallery: bool) -> str:
     data = json.dumps(held).replace("<", "\\u003c")
     begin = (f' Begin with <a href="{TOUR}.html">the tour</a> (ten minutes), or follow the path of fifteen notebooks at'
              " its end." if any(page.name == TOUR for page in pages) else "")
+    races = (f', but for <a href="{RACES}.html">races of your own</a>, which need JupyterLab'
+             if any(page.name == RACES for page in pages) else "")
     return _page("Speculative decoding, a workbook",
                  f"<p>Executed notebooks: {len(pages)}, each with the answer that it computed. Their controls work"
-                 f" without a kernel and a network.{begin}</p>"
+                 f" without a kernel and a network{races}.{begin}</p>"
                  '<p><label>Search by method, paper or heading: <input type="search" name="search"></label> '
                  f'<span id="count" role="status"></span></p><ul id="found"></ul>{lists}'
                  f"<script>const held = {data};{SEARCH}</script>",

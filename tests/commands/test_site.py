@@ -17,7 +17,7 @@ from specdec_lib.commands import site
 from specdec_lib.commands.html_page import page_bar
 from specdec_lib.commands.notebook import notebooks
 from specdec_lib.commands.notebook_runner import NotebookError
-from specdec_lib.commands.site_pages import GALLERY, TOUR, bibliography_page, gallery_page, index_page, subject
+from specdec_lib.commands.site_pages import GALLERY, RACES, TOUR, bibliography_page, gallery_page, index_page, subject
 from tests.held_folder import refused_beside_another
 from tests.small_bench import refused
 
@@ -123,6 +123,14 @@ def test_the_contents_send_a_first_reader_to_the_tour_where_the_site_has_it():
                    for name in (TOUR, "02_other"))
     assert f'Begin with <a href="{TOUR}.html">the tour</a>' in index_page([tour, other], gallery=False)
     assert "Begin with" not in index_page([other], gallery=False)
+
+
+def test_the_contents_except_the_races_from_what_works_without_a_kernel():
+    races, other = (SimpleNamespace(name=name, title=name, about="", headings=(), found=())
+                    for name in (RACES, "02_other"))
+    said = f'but for <a href="{RACES}.html">races of your own</a>, which need JupyterLab.</p>'
+    assert said in index_page([races, other], gallery=False)
+    assert "without a kernel and a network.</p>" in index_page([other], gallery=False)
 
 
 def test_the_contents_name_the_method_and_paper_of_a_notebook_and_the_search_knows_its_first_paragraph():
