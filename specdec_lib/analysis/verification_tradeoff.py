@@ -99,8 +99,9 @@ def methods_to_run(temperature: float = 0.0) -> str:
 def command_to_run(run: str, temperature: float = 0.0) -> str:
     """The command that measures such a run."""
     heat = f" --temperature {temperature:g}" if temperature else ""
+    out = Path(run).name or f"verification{'-sampled' * bool(temperature)}"
     return ("specdec bench --dtype float32 --cost data/cost/smollm2-135m-cpu2-fp32.json --limit 24 --max-new-tokens 96"
-            f'{heat} --methods "{methods_to_run(temperature)}" --out results/{Path(run).name}')
+            f'{heat} --methods "{methods_to_run(temperature)}" --out results/{out}')
 
 
 def parse_rule_spec(spec: str) -> tuple[str, str, dict[str, Any]]:

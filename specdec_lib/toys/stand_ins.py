@@ -24,20 +24,23 @@ PARALLEL_SPECS = ("ar", "draft-model", "pearl", "pearl(depth=3,workers='thread')
 
 def read_or_toy(run: str, read: Callable[[], tuple[Report, str]], toy: Callable[[], Report],
                 command: str = "") -> tuple[Report, str]:
-    """What `read` returns; if the folder `run` does not exist, the report of `toy` and a sentence that says so.
+    """What `read` returns; if there is no folder `run` or no name, the report of `toy` and a sentence that says so.
 
     The sentence ends with the `command` that measures the missing run, if there is one.
     """
-    if Path(run).is_dir():                         # "" as well: `read` decides what no name means
+    if run and Path(run).is_dir():
         return read()
     how = f" This measures one: `{command}`" if command else ""
-    return toy(), f"No run lies at {run}, so a toy stands in and its numbers are noise.{how}"
+    missing = f"No run lies at {run}" if run else "No run is named"
+    return toy(), f"{missing}, so a toy stands in and its numbers are noise.{how}"
 
 
 def ablation_or_toy(run: str, out: str = "", **options) -> tuple[Report, str]:
-    """`diffuspec_ablation.read_ablation`, or a toy run of its methods if the folder `run` is missing."""
-    return read_or_toy(run, lambda: diffuspec_ablation.read_ablation(run, out, **options),
-                       lambda: toy_bench(split_specs(diffuspec_ablation.METHODS)))
+    """`diffuspec_ablation.read_ablation`, or a toy run of its methods if a folder `run` is named and missing."""
+    def read() -> tuple[Report, str]:
+        return diffuspec_ablation.read_ablation(run, out, **options)
+
+    return read_or_toy(run, read, lambda: toy_bench(split_specs(diffuspec_ablation.METHODS))) if run else read()
 
 
 def policies_or_toy(run: str) -> tuple[Report, str]:

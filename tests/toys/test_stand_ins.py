@@ -11,8 +11,9 @@ def test_a_folder_is_read_and_the_toy_is_not_run(tmp_path):
     assert stand_ins.read_or_toy(str(tmp_path), lambda: ("read", "from here"), pytest.fail) == ("read", "from here")
 
 
-def test_no_name_is_left_to_the_reader():
-    assert stand_ins.read_or_toy("", lambda: ("measured", "here"), pytest.fail) == ("measured", "here")
+def test_no_name_gives_the_toy_as_a_missing_folder_does():
+    found, said = stand_ins.read_or_toy("", pytest.fail, lambda: "toy")
+    assert (found, said) == ("toy", "No run is named, so a toy stands in and its numbers are noise.")
 
 
 def test_a_missing_folder_gives_the_toy_with_the_folder_and_the_command_in_the_sentence(tmp_path):
@@ -49,6 +50,7 @@ def test_rules_of_a_toy_are_run_at_the_temperature_asked_for(tmp_path, monkeypat
     assert found.summary["settings"]["temperature"] == 0.7
     assert len(verification_tradeoff.rule_points(found)) == 2
     assert verification_tradeoff.command_to_run(missing, 0.7) in said
+    assert verification_tradeoff.command_to_run("", 0.7).endswith("--out results/verification-sampled")
 
 
 def test_every_rule_of_the_toy_names_a_drafter_and_a_rule_that_exist():
