@@ -17,6 +17,7 @@ from specdec_lib.analysis.report_text import interval_text
 from specdec_lib.analysis.wording import verdict
 from specdec_lib.bench.gpu_cells import bytes_read, read_object
 from specdec_lib.bench.gpu_costs import MODES, SHAPES, predictions
+from specdec_lib.types import Refusal
 
 SHIPPED = Path(__file__).parents[2] / "data" / "results"
 FILES = ("floor", "cost", "shapes")
@@ -57,18 +58,21 @@ class GpuMeasurement:
 
 
 def load_gpu(folder: str | Path) -> GpuMeasurement:
-    """The measurement in a folder of `specdec gpu`. Refusal for a file that is not there or damaged."""
-    floor, cost, shapes = (read_object(Path(folder) / f"{name}.json") for name in FILES)
+    """The measurement in a folder of `specdec gpu`, which may lack the larger shapes. Refusal for a damaged file."""
+    there = (Path(folder) / f"{FILES[-1]}.json").exists()
+    floor, cost, *shapes = (read_object(Path(folder) / f"{name}.json") for name in FILES[:2 + there])
     return GpuMeasurement(cost["provenance"], floor["bandwidth"],
                           {cell["context"]: cell["seconds"] for cell in floor["cells"]},
-                          [*cost["cells"], *shapes["cells"]])
+                          [*cost["cells"], *(cell for one in shapes for cell in one["cells"])])
 
 
 def lines_by_mode(gpu: GpuMeasurement, context: int) -> tuple[list[int], dict[str, list[float]]]:
-    """Widths, and milliseconds of the target's forward in every mode, with the floor beside them."""
-    curves = {mode: gpu.curve(mode, context) for mode in MODES}
-    widths = sorted(curves[MODES[0]])
-    lines = {mode: [1000 * curve[width] for width in widths] for mode, curve in curves.items() if curve}
+    """Widths, and milliseconds of the target's forward in every mode that has them, with the floor beside them."""
+    curves = {mode: curve for mode in MODES if (curve := gpu.curve(mode, context))}
+    if not curves:
+        raise Refusal(f"no forward was measured after {context} tokens: run `specdec gpu` with the step `cost`")
+    widths = sorted(set.intersection(*map(set, curves.values())))
+    lines = {mode: [1000 * curve[width] for width in widths] for mode, curve in curves.items()}
     return widths, lines | {"what memory allows": [1000 * gpu.floors[context]] * len(widths)}
 
 
@@ -110,16 +114,17 @@ def beside_plain(folder: str | Path) -> dict[str, list[str]]:
 
 
 def floor_rows(gpu: GpuMeasurement, target: str, context: int, wide: int = 16) -> list[dict[str, Any]]:
-    """One row a model: what memory allows, a forward of one token, and what a wide one costs in these."""
+    """One row a model that was measured captured: what memory allows, a forward of one token, and of a wide one."""
     floors: dict[str | None, float] = {None: gpu.floors[context], **{name: gpu.floor(context, name)
                                                                      for name in gpu.shapes}}
     rows = []
     for shape, floor in floors.items():
-        curve = gpu.curve(MODES[0], context, shape)
-        rows.append({"model": target if shape is None else f"random weights, {shape}",
-                     "what memory allows, ms": 1000 * floor, "one token, ms": 1000 * curve[1],
-                     "times what memory allows": curve[1] / floor,
-                     f"a forward of {wide} tokens, in forwards of one": curve[wide] / curve[1]})
+        curve = gpu.curve(MODES[0], context, shape) or gpu.curve(MODES[1], context, shape)
+        if {1, wide} <= curve.keys():
+            rows.append({"model": target if shape is None else f"random weights, {shape}",
+                         "what memory allows, ms": 1000 * floor, "one token, ms": 1000 * curve[1],
+                         "times what memory allows": curve[1] / floor,
+                         f"a forward of {wide} tokens, in forwards of one": curve[wide] / curve[1]})
     return rows
 
 

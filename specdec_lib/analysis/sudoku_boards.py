@@ -49,5 +49,5 @@ def solved_sentence(name: str, solved: Sequence[bool], other: str, others: Seque
     """How many of the same boards two ways solve, and whether `sign_test` tells them apart at this level."""
     p = sign_test(solved, others)
     said = "not told apart" if p >= level else "more solved" if sum(solved) > sum(others) else "fewer solved"
-    return (f"{name} solves {how_many(solved)} boards, {other} {how_many(others)}: {said} "
+    return (f"{name} solves {how_many(solved)} board{'s' * (len(solved) != 1)}, {other} {how_many(others)}: {said} "
             f"(exact sign test, p = {p:.3f})")

@@ -90,8 +90,20 @@ def test_predictions_pay_for_the_width_and_a_language_model_for_its_own_forward(
         "respec", "sam", "block-diffusion", "diffuspec(drafter='block-diffusion')"}
 
 
-def test_a_missing_file_is_refused(folder):
+def test_what_a_run_left_out_is_left_out(folder):
+    costs = [cell(mode, width, .004) for mode in (FUSED, EAGER) for width in (1, 16)]
     (folder / "shapes.json").unlink()
+    for found, rows in ((costs, [8.0]), (costs[2:], []), ([], [])):
+        made = {"provenance": {"machine": {"gpu": "Made Up"}}, "cells": found}
+        (folder / "cost.json").write_text(json.dumps(made))
+        gpu = load_gpu(folder)
+        assert [row["times what memory allows"] for row in floor_rows(gpu, "mine", 256)] == rows
+    with pytest.raises(Refusal, match="no forward was measured after 256 tokens"):
+        lines_by_mode(gpu, 256)
+
+
+def test_a_missing_file_is_refused(folder):
+    (folder / "cost.json").unlink()
     with pytest.raises(Refusal, match="is not there"):
         load_gpu(folder)
 
