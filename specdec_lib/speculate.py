@@ -14,7 +14,7 @@ from numbers import Integral
 from time import perf_counter
 from typing import Any, NamedTuple, NoReturn, TypeVar
 
-from specdec_lib.scores import Scores
+from specdec_lib.scores import Categorical, Scores
 from specdec_lib.sharing import asking_of, shared_draft
 from specdec_lib.types import (
     LM,
@@ -66,7 +66,7 @@ def speculation(session: Session, budget: Budget, what: What, how: How, dice: Ra
     t0, waited, draft = perf_counter(), 0.0, Draft()
     if budget.depth and share:
         draft, waited = yield from shared_draft(asking_of(what, session, budget, dice))
-        refuse_draft(draft, what, vocab)
+        refuse_draft(draft, what, session, budget, vocab)
     elif budget.depth:
         draft = drafted(what, session, budget, dice, vocab)
     t1 = perf_counter()
@@ -78,9 +78,9 @@ def speculation(session: Session, budget: Budget, what: What, how: How, dice: Ra
 
 
 def drafted(what: What, session: Session, budget: Budget, dice: RandomNumbers, vocab: int | None = None) -> Draft:
-    """What the drafter returns, if it is a tree of the target's tokens; else Refusal."""
+    """What the drafter returns, if it keeps the promises of a draft; else Refusal."""
     draft = what(session, budget, dice)
-    refuse_draft(draft, what, vocab)
+    refuse_draft(draft, what, session, budget, vocab)
     return draft
 
 
@@ -105,8 +105,11 @@ def refuse_tokens(tokens: Any, kind: str, part: Any, vocab: int | None) -> None:
         refuse(part, kind, f"it holds token {wrong}, and the target's are from 0{last}")
 
 
-def refuse_draft(draft: Any, what: What, vocab: int | None = None) -> None:
-    """Refuses what is no tree of the target's tokens: parents that do not precede, entries that lack."""
+def refuse_draft(draft: Any, what: What, session: Session, budget: Budget, vocab: int | None = None) -> None:
+    """Refuses what is no tree of the target's tokens within the budget or one of its sources' own.
+
+    A q that is no distribution is looked for in the rounds 0, 1, 2, 4, 8, ... alone: it may lie on a GPU.
+    """
     refuse_other(draft, Draft, what)
     refuse_tokens(draft.tokens, "Draft", what, vocab)
     for name in ("parents", "q", "stats", "source", "confidence"):
@@ -116,6 +119,26 @@ def refuse_draft(draft: Any, what: What, vocab: int | None = None) -> None:
     for node, parent in enumerate(draft.parents):
         if not ROOT <= parent < node:
             refuse(what, "Draft", f"node {node} has the parent {parent}, and a parent precedes its child or is {ROOT}")
+    budgets = budget, *(own for _, own in budget.sources)
+    size, depth = max(one.size for one in budgets), max(one.depth for one in budgets)
+    if len(draft) > size or draft.depth > depth:
+        refuse(what, "Draft", f"{len(draft)} tokens to depth {draft.depth}, and its budget is {size} to depth {depth}")
+    if len(set(zip(draft.parents, draft.tokens, strict=True))) < len(draft):
+        refuse(what, "Draft", "two siblings are one token")
+    count = len(session.rounds)
+    for node, q in enumerate(() if count & (count - 1) else draft.q):
+        if isinstance(q, Categorical) and (why := fault(q)):
+            refuse(what, "Draft", f"q of node {node} {why}")
+
+
+def fault(q: Categorical) -> str:
+    """Why this is no distribution; empty where it sums to one up to a thousandth."""
+    if len(q.ids) != len(q.probs):
+        return f"has {len(q.probs)} probabilities for {len(q.ids)} tokens"
+    if bool((q.probs < 0).any()):
+        return "has a negative probability"
+    total = float(q.probs.float().sum())
+    return "" if abs(total - 1) < 1e-3 else f"sums to {total:.6g}"
 
 
 def refuse_verdict(verdict: Any, draft: Draft, how: How, vocab: int | None = None) -> None:

@@ -107,11 +107,19 @@ def two(session, budget, dice):
     return Draft((1, 2), (-1, 0))
 
 
+def guess(*probs):
+    """A draft of token 1 with these probabilities of the tokens 1 and 2."""
+    return Draft((1,), (-1,), (Categorical(torch.tensor([1, 2]), torch.tensor(probs)),))
+
+
 BAD_DRAFTS = [
     ([1], "it is of the type list"), (Draft((1, 5), (-1, 0)), "token 5, and the target's are .* to 2"),
     (Draft((-2,), (-1,)), "token -2"), (Draft((1.0,), (-1,)), "a tuple of int"),
     (Draft((1, 2), (1, -1)), "node 0 has the parent 1"), (Draft((1,), (-2,)), "node 0 has the parent -2"),
-    (Draft((1, 2), (-1,)), "parents has 1 entries for 2"), (Draft((1,), (-1,), source=("a", "b")), "source has 2")]
+    (Draft((1, 2), (-1,)), "parents has 1 entries for 2"), (Draft((1,), (-1,), source=("a", "b")), "source has 2"),
+    (Draft((1, 2, 0), (-1, 0, 1)), "3 tokens to depth 3, and its budget is 2 to depth 2"),
+    (Draft((1, 1), (-1, -1)), "two siblings are one token"), (guess(0.5, 0.7), "q of node 0 sums to 1.2"),
+    (guess(-0.5, 1.5), "q of node 0 has a negative"), (guess(1.0), "q of node 0 has 1 probabilities for 2")]
 BAD_VERDICTS = [
     (None, "it is of the type NoneType"), (Verdict((), ()), r"its path, \(\), and one more, got \(\)"),
     (Verdict((0, 1, 2), (1, 2, 0, 0)), "no path .* of 2 nodes"), (Verdict((1,), (2, 0)), r"\(1,\) is no path"),
@@ -139,8 +147,8 @@ def test_a_wrong_verdict_is_refused_and_does_not_run_for_ever(wrong, why):
 
 def test_whole_numbers_of_other_kinds_are_tokens():
     draft = Draft((True, IntEnum("Token", {"two": 2}).two), (-1, 0))
-    refuse_draft(draft, two, 3)
-    refuse_draft(Draft(tuple(torch.tensor([1, 2]).numpy()), (-1, 0)), two, 3)
+    for whole in (draft, Draft(tuple(torch.tensor([1, 2]).numpy()), (-1, 0))):
+        refuse_draft(whole, two, begin(PROMPT, 9), Budget(2), 3)
 
 
 def test_a_policy_that_returns_a_number_is_refused():
@@ -151,11 +159,9 @@ def test_a_policy_that_returns_a_number_is_refused():
         run(Method(careless, two, Match()), Dice(0), sampling=None)
 
 
-@pytest.mark.parametrize("chance", [0.0, -0.5])
-def test_a_token_that_q_could_not_have_drawn_is_refused(chance):
-    q = Categorical(torch.tensor([1, 2]), torch.tensor([chance, 1 - chance]))
-    with pytest.raises(Refusal, match=f"token 1 with q = {chance}"):
-        run(Method(Fixed(1), lambda *given: Draft((1,), (-1,), (q,)), Rejection()), Dice(0))
+def test_a_token_that_q_could_not_have_drawn_is_refused():
+    with pytest.raises(Refusal, match="token 1 with q = 0.0"):
+        run(Method(Fixed(1), lambda *given: guess(0.0, 1.0), Rejection()), Dice(0))
 
 
 def test_a_token_off_a_recordings_text_is_told_as_one():

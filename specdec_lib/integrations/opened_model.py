@@ -1,7 +1,7 @@
 """A caller's transformers model with all that a method drafts from: checkpoints, a draft model, facts, memory.
 
 The model itself verifies: our decoder does not replace it. For the Llama family its weights are shown to
-trained drafters as our decoder would hold them, so that the checkpoints made for it fit.
+trained drafters as our decoder would hold them, so that checkpoints made for it fit.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""A toy for length predictors: a small random target, a drafter trained on it, and predictors fitted in a second."""
+"""A toy for length predictors: a small random target, its trained drafter, and predictors fitted in a second."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ DRAFTER = "eagle"
 
 @dataclass(frozen=True)
 class LengthToy:
-    """A small random target, its trained drafter, labelled positions to train and to measure with, and recordings."""
+    """A small random target, its trained drafter, labelled positions and recordings."""
 
     target: Transformer
     drafter: Checkpoint
@@ -38,14 +38,14 @@ class LengthToy:
 
 @dataclass(frozen=True)
 class FittedPredictor:
-    """A fitted predictor: its tensors as a checkpoint keeps them, and a log line for each epoch."""
+    """A predictor's tensors as a checkpoint keeps them, and a log line for each epoch."""
 
     state: Mapping[str, torch.Tensor]
     lines: tuple[dict, ...]
 
 
 def length_toy(longest: int = 6, steps: int = 60, answers: int = 280, texts: int = 6, tokens: int = 40) -> LengthToy:
-    """The toy with a drafter of `steps` training steps, labels from greedy answers, and recordings of other answers."""
+    """A drafter of `steps` steps, labels from greedy answers, recordings of others."""
     target = toy_target()
     with TemporaryDirectory() as folder:
         lessons = make_dataset(target, ToyText(), toy_answers(target, answers), Path(folder) / "features", rows=ROWS,
@@ -64,7 +64,7 @@ def length_toy(longest: int = 6, steps: int = 60, answers: int = 280, texts: int
 
 
 def toy_recording(target: Transformer, drafter: Checkpoint, prompt: str, tokens: int, longest: int) -> Recording:
-    """The toy's greedy answer to a prompt, with the drafter's chain from every position."""
+    """The toy's greedy answer, with the drafter's chain from every position."""
     text = ToyText()
     about = {"family": NAME, "end": [], "vocab": target.vocab, "target": {"name": NAME},
              "pieces": {str(token): f" {token}" for token in range(target.vocab)}}
@@ -74,7 +74,7 @@ def toy_recording(target: Transformer, drafter: Checkpoint, prompt: str, tokens:
 
 def fit_toy_predictor(toy: LengthToy, weight: float = 3.0, longest: int = 6, epochs: int = 6,
                       seed: int = 0) -> FittedPredictor:
-    """A predictor of the toy's lengths; `weight` is the loss weight of a draft that is too short."""
+    """A predictor of the toy's lengths; `weight` is the loss weight of too short a draft."""
     asked = LengthSettings((DRAFTER,), longest, weight, epochs=epochs, batch=64, rate=3e-3, hidden=32, seed=seed)
     model = LengthNet(toy.target.weights.embedding, toy.target.shape.eps, asked.hidden, seed)
     with TemporaryDirectory() as folder:

@@ -70,7 +70,7 @@ def test_a_process_is_another_one_with_its_own_core_and_one_thread():
 
     before, threads = cores_here(), torch.get_num_threads()
     with Workers("process").open(tell, SESSION) as worker:
-        pid, count, *cores = drafted(worker, SESSION)
+        pid, count, *cores = drafted(worker, SESSION, 999)
         assert cores_here() == split_cores(before)[0]
         assert torch.get_num_threads() == min(threads, max(1, len(before) - 1))
     assert pid != os.getpid()
