@@ -26,6 +26,7 @@ from specdec_lib.bench.gpu_tests import ROOT, run_tests
 from specdec_lib.bench.options import RunOptions, bench_prepared, prepare
 from specdec_lib.bench.plan import REPORT_PEERS
 from specdec_lib.bench.provenance import without_folders
+from specdec_lib.bench.run_folder import RunFolder
 from specdec_lib.cards import Kit
 from specdec_lib.checkpoints.trainable import PRONOUNCING
 from specdec_lib.files import DiskFull, alone_in, write_text
@@ -93,13 +94,16 @@ class GpuRun:
     def run(self) -> list[str]:
         """Takes all steps that are left, and returns what failed; OutOfTime where the minutes end before.
 
-        Refusal for what the bench cannot run, before anything is measured.
+        Refusal for what the bench cannot run or continue, before anything is measured.
         """
-        for place, group in enumerate(self.plan.groups if "bench" in self.plan.steps else ()):
-            prepare(self.options(place, group))
+        groups = self.plan.groups if "bench" in self.plan.steps else ()
+        plans = {self.bench_folder(at): prepare(self.options(at, group)).plan for at, group in enumerate(groups)}
         if self.plan.device == "cpu":
             self.say("no GPU is used: all that follows is measured on the CPU")
         with alone_in(self.plan.out):
+            for out in filter(Path.exists, plans):
+                with RunFolder.alone(out, plans[out]) as folder:
+                    folder.refuse_damaged()
             for name in self.plan.steps:
                 self.check()
                 self.say(f"{name}: begun")
@@ -178,7 +182,7 @@ class GpuRun:
         What failed is written beside its folder, with the last decode that was begun, until it runs without a failure.
         """
         for place, group in enumerate(self.plan.groups):
-            out = self.plan.out / f"bench-{place + 1}"
+            out = self.bench_folder(place)
             error_file = out.with_name(f"{out.name}-error.txt")
             try:
                 self.bench_group(self.options(place, group), out)
@@ -188,6 +192,9 @@ class GpuRun:
             except Exception as error:             # whatever a device makes of it, the other groups are measured
                 write_text(error_file, f"{', '.join(group)}; last begun: {self.last}\n\n{traceback.format_exc()}")
                 self.failed.append(f"{out.name}: {type(error).__name__}: {str(error).splitlines()[:1]}")
+
+    def bench_folder(self, place: int) -> Path:
+        return self.plan.out / f"bench-{place + 1}"
 
     def options(self, place: int, methods: Sequence[str]) -> RunOptions:
         """The options of the bench of a group; the peers run with the first one."""

@@ -148,6 +148,12 @@ class RunFolder:
             results.check_finished(self.path, found)
         return found
 
+    def refuse_damaged(self) -> None:
+        """Refusal where the summary, or a part, cannot be read."""
+        self.summary()
+        for part in sorted((self.path / "parts").glob("[0-9]" * 5)):
+            self.part(int(part.name))
+
     def save(self, name: str, value: dict) -> None:
         """Writes a JSON file atomically."""
         text = json.dumps(value, indent=1, ensure_ascii=False, allow_nan=False) + "\n"

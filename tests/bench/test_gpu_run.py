@@ -14,7 +14,8 @@ from specdec_lib.bench import gpu_cells, gpu_costs, gpu_run
 from specdec_lib.bench.gpu_cells import CellFile, OutOfTime, bytes_read
 from specdec_lib.bench.gpu_costs import MODES
 from specdec_lib.bench.gpu_run import GpuPlan, GpuRun
-from specdec_lib.bench.run_folder import writing_run
+from specdec_lib.bench.options import prepare
+from specdec_lib.bench.run_folder import RunFolder, writing_run
 from specdec_lib.commands.gpu import run_gpu
 from specdec_lib.hub.load import load_lm
 from specdec_lib.models.llama.decoder import Transformer
@@ -122,6 +123,19 @@ def test_a_group_that_fails_leaves_the_next_alone_and_says_where(plan, monkeypat
     assert "in bench_group" in said
     assert run.run()[1:] == []
     assert not (tmp_path / "bench-1-error.txt").exists()
+
+
+@pytest.mark.parametrize("name", ["settings.json", "summary.json", "parts/00000"])
+def test_a_damaged_bench_folder_is_refused_before_anything_is_measured(name, plan, tmp_path):
+    said = []
+    run = GpuRun(replace(plan, out=tmp_path), said.append)
+    bench = tmp_path / "bench-1"
+    RunFolder(bench, prepare(run.options(0, plan.methods)).plan)
+    (bench / name).parent.mkdir(exist_ok=True)
+    (bench / name).write_text("{")
+    with pytest.raises(Refusal, match=f"bench-1/{name} cannot be read"):
+        run.run()
+    assert not any("begun" in line for line in said)
 
 
 def test_a_full_disk_ends_the_run_and_is_no_failure_of_a_group(plan, monkeypatch, tmp_path):
