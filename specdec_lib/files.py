@@ -149,23 +149,25 @@ def is_running(process: str) -> bool:
 
 
 @contextmanager
-def alone_in(folder: Path) -> Iterator[None]:
+def alone_in(folder: Path, name: str = "") -> Iterator[None]:
     """Keeps every other process out of a folder, which is made if missing; Refusal naming the one that is in it.
 
+    With `name` only those that name the same file in it are kept out.
     The lock ends with the process, and may be taken again by the process that holds it. Where a file system has no
     locks, nobody is kept out.
     """
     with writing(folder):
         folder.mkdir(parents=True, exist_ok=True)
-        lock, owner = FileLock(folder / LOCK, is_singleton=True), folder / OWNER
-        if is_foreign_lock(folder / LOCK):
-            raise Refusal(f"{folder} holds a {LOCK} of another program: give another --out")
+        place, owner = (folder / (f".{name}{end}" if name else end) for end in (LOCK, OWNER))
+        lock = FileLock(place, is_singleton=True)
+        if is_foreign_lock(place):
+            raise Refusal(f"{folder} holds a {place.name} of another program: give another --out")
         outermost = not lock.is_locked
         try:
             lock.acquire(blocking=False)
         except Timeout:
-            raise Refusal(f"{folder} is in use by {named_in(owner)}: wait until it has ended, or give another --out"
-                          ) from None
+            raise Refusal(f"{folder / name} is in use by {named_in(owner)}: wait until it has ended, or give another"
+                          " --out") from None
         except (OSError, NotImplementedError):
             outermost = False
     try:
@@ -176,7 +178,7 @@ def alone_in(folder: Path) -> Iterator[None]:
         if outermost:
             with suppress(OSError):
                 owner.unlink()
-                (folder / LOCK).unlink()
+                place.unlink()
         lock.release()
 
 

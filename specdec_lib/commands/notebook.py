@@ -12,7 +12,7 @@ from typing import Any
 
 from specdec_lib.commands import html_page, notebook_runner
 from specdec_lib.commands.notebook_runner import Parameter
-from specdec_lib.files import check_file_place
+from specdec_lib.files import alone_in, check_file_place
 from specdec_lib.parameters import shown
 from specdec_lib.recordings.folder import find_recordings
 from specdec_lib.types import Refusal
@@ -116,6 +116,7 @@ def write_page(path: Path, values: dict[str, Any], page: Path) -> Path:
     if executed.resolve() == path.resolve() or executed.is_file() and not may_be_replaced(executed, path):
         raise Refusal(f"{page} would put the executed notebook over {executed}: give --out in another folder")
     check_file_place(executed)
-    notebook_runner.run_notebook(path, executed, values, env=notebook_runner.export_env(), progress=True)
-    return html_page.to_html(executed, page, title=title(path),
-                             bar=ALONE if path.resolve().parent == FOLDER else "")
+    with alone_in(executed.parent, executed.name):         # another process would put its values under this page
+        notebook_runner.run_notebook(path, executed, values, env=notebook_runner.export_env(), progress=True)
+        return html_page.to_html(executed, page, title=title(path),
+                                 bar=ALONE if path.resolve().parent == FOLDER else "")

@@ -7,8 +7,10 @@ import pytest
 
 from specdec_lib.cli import run
 from specdec_lib.commands import notebook
+from specdec_lib.files import alone_in
 from specdec_lib.models.replay import shipped_recordings
 from specdec_lib.types import Refusal
+from tests.held_folder import refused_beside_another
 from tests.small_bench import refused
 
 
@@ -75,6 +77,17 @@ def test_a_page_is_only_put_where_nothing_is_lost(out, said, tmp_path, capsys, m
     assert said in refused(["notebook", "03", "--out", out], capsys)
     assert sorted(path.name for path in tmp_path.iterdir()) == ["folder", "other.ipynb"]
     assert (tmp_path / "other.ipynb").read_text() == '{"metadata": {}}'
+
+
+def test_one_process_at_a_time_writes_a_page(tmp_path, monkeypatch):
+    path, page = notebook.notebook_called("03"), tmp_path / "a.html"
+    with refused_beside_another(tmp_path, "a.ipynb"):
+        notebook.write_page(path, {}, page)
+    monkeypatch.setattr(notebook.notebook_runner, "run_notebook", lambda *given, **how: None)
+    monkeypatch.setattr(notebook.html_page, "to_html", lambda *given, **how: page)
+    with alone_in(tmp_path, "b.ipynb"):            # another page of the same folder
+        assert notebook.write_page(path, {}, page) == page
+    assert not list(tmp_path.iterdir())
 
 
 def test_an_executed_notebook_may_be_replaced_and_a_copy_of_one_that_never_began(tmp_path):
