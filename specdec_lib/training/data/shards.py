@@ -43,7 +43,8 @@ class Shards:
         self.folder.mkdir(parents=True, exist_ok=True)
         new = not (self.folder / MANIFEST).exists()          # written before the first shard
         if new and any(path for pattern in NAMES for path in self.folder.glob(pattern)):
-            raise Refusal(f"{self.folder} holds shards of another program, without a {MANIFEST}: give another folder")
+            raise Refusal(f"{self.folder} holds shards and no {MANIFEST}, which says whose they are: put it back,"
+                          " delete the shards, which are then generated again, or give another folder")
         written = {"target": target, "shards": {}} if new else manifest(self.folder)
         refuse_other(self.folder, written, target)
         self.listed = {name: facts for name, facts in written["shards"].items()

@@ -66,7 +66,7 @@ def test_shards_and_downloads_of_another_program_are_never_removed(tmp_path):
     assert Shards(tmp_path / "new", "tiny").free == Shards(tmp_path, "tiny").free == 0
     (tmp_path / MANIFEST).unlink()
     (tmp_path / "shard-00001.jsonl").write_text("mine")
-    with pytest.raises(Refusal, match="holds shards of another program, without a manifest.json: give another folder"):
+    with pytest.raises(Refusal, match="holds shards and no manifest.json.* put it back, delete"):
         Shards(tmp_path, "tiny")
     assert {path.name: path.read_text() for path in tmp_path.iterdir() if path.is_file()} == {
         "film.mkv.partial": "mine", "shard-00001.jsonl": "mine"}
