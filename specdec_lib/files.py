@@ -177,7 +177,7 @@ def alone_in(folder: Path, name: str = "") -> Iterator[None]:
     finally:
         if outermost:
             with suppress(OSError):
-                owner.unlink()
+                owner.unlink(missing_ok=True)
                 place.unlink()
         lock.release()
 

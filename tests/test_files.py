@@ -204,6 +204,16 @@ def test_a_folder_in_use_is_refused_with_the_process_that_has_it_and_free_when_t
     assert not list(tmp_path.iterdir())
 
 
+def test_no_lock_is_left_in_a_folder_where_its_owner_cannot_be_written(tmp_path, monkeypatch):
+    def full(*given):
+        raise DiskFull("its disk is full")
+
+    monkeypatch.setattr("specdec_lib.files.write_text", full)
+    with pytest.raises(DiskFull), alone_in(tmp_path):
+        pass
+    assert not list(tmp_path.iterdir())
+
+
 def test_a_holder_that_removes_its_name_at_this_moment_is_another_process(tmp_path, monkeypatch):
     monkeypatch.setattr(Path, "is_file", lambda self: True)          # as it was a moment before
     with FileLock(tmp_path / LOCK), pytest.raises(Refusal, match="is in use by another process: wait"), \
