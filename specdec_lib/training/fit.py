@@ -21,6 +21,7 @@ from torch import Tensor, nn
 
 from specdec_lib.files import write_atomically, write_text, writing
 from specdec_lib.training.data.batches import Batch, order, place_seed
+from specdec_lib.training.data.features import read_tensors, write_tensors
 from specdec_lib.training.losses.objective import Objective
 from specdec_lib.training.muon import Muon
 from specdec_lib.training.nets.base import Trainable, TrainableDrafter
@@ -206,8 +207,6 @@ def set_rate(optimiser: torch.optim.Optimizer, rate: float) -> float:
 def save_state(folder: Path, drafter: Trainable, optimiser: torch.optim.Optimizer, settings: Settings,
                now: Progress) -> None:
     """Writes weights, optimiser state and progress into one file, whole or not at all; Refusal if they diverged."""
-    from safetensors.torch import save_file
-
     if not all(parameter.isfinite().all() for parameter in drafter.parameters()):
         raise Refusal(DIVERGED)
     tensors = {}
@@ -216,7 +215,7 @@ def save_state(folder: Path, drafter: Trainable, optimiser: torch.optim.Optimize
         for kind, value in optimiser.state.get(parameter, {}).items():
             tensors[f"{kind}.{name}"] = value.detach().cpu().contiguous()
     about = {"now": json.dumps(asdict(now)), "settings": fixed_settings(settings)}
-    write_atomically(folder / STATE, lambda partial: save_file(tensors, partial, about))
+    write_tensors(folder / STATE, tensors, about)
 
 
 def resume(folder: Path, drafter: Trainable, optimiser: torch.optim.Optimizer, settings: Settings) -> Progress:
@@ -224,17 +223,13 @@ def resume(folder: Path, drafter: Trainable, optimiser: torch.optim.Optimizer, s
 
     Raises Refusal for a damaged file, another shape, other settings, and more steps than are asked for.
     """
-    from safetensors import SafetensorError, safe_open
-
     path = folder / STATE
     if not path.is_file():
         return Progress()
-    try:
-        with safe_open(str(path), "pt") as file:
-            about = file.metadata()
-            tensors = {name: file.get_tensor(name) for name in file.keys()}        # noqa: SIM118
-    except (SafetensorError, OSError):
-        raise Refusal(f"{path} is damaged or cut short: delete it, and the fit starts again") from None
+    kept = read_tensors(path)
+    if kept is None:
+        raise Refusal(f"{path} is damaged or cut short: delete it, and the fit starts again")
+    tensors, about = kept
     parameters = dict(drafter.named_parameters())
     same = {name: tensor.shape for name, tensor in parameters.items()}
     if {name[7:]: tensor.shape for name, tensor in tensors.items() if name.startswith("weight.")} != same:

@@ -188,6 +188,15 @@ def test_a_truncated_state_is_refused_in_one_sentence(target, features, tmp_path
         run(start(target), features, tmp_path)
 
 
+def test_a_state_with_a_flipped_byte_is_refused(target, features, tmp_path):
+    run(start(target), features, tmp_path)
+    content = bytearray((tmp_path / STATE).read_bytes())
+    content[-9] ^= 64
+    (tmp_path / STATE).write_bytes(content)
+    with pytest.raises(Refusal, match=r"fit\.safetensors is damaged"):
+        run(start(target), features, tmp_path)
+
+
 def test_the_state_of_another_shape_is_refused(target, features, tmp_path):
     run(start(target), features, tmp_path)
     with pytest.raises(Refusal, match="belongs to a drafter of another shape"):

@@ -141,6 +141,17 @@ def test_a_file_cut_short_is_computed_again_and_written_whole(target, data, tmp_
     assert last.computed == 0
 
 
+def test_a_file_with_a_flipped_byte_is_computed_again(target, data, tmp_path):
+    made = Features(target, data, LEVELS, tmp_path)(GROUP, LEVELS)
+    path, = tmp_path.iterdir()
+    content = bytearray(path.read_bytes())
+    content[-9] ^= 64
+    path.write_bytes(content)
+    again = Features(target, data, LEVELS, tmp_path)
+    assert same(again(GROUP, LEVELS), made)
+    assert again.computed > 0
+
+
 def test_a_writer_that_is_killed_leaves_no_batch_behind(target, data, tmp_path, monkeypatch):
     def killed(*_):
         raise KeyboardInterrupt
