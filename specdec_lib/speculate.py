@@ -123,8 +123,6 @@ def refuse_draft(draft: Any, what: What, session: Session, budget: Budget, vocab
     size, depth = max(one.size for one in budgets), max(one.depth for one in budgets)
     if len(draft) > size or draft.depth > depth:
         refuse(what, "Draft", f"{len(draft)} tokens to depth {draft.depth}, and its budget is {size} to depth {depth}")
-    if len(set(zip(draft.parents, draft.tokens, strict=True))) < len(draft):
-        refuse(what, "Draft", "two siblings are one token")
     count = len(session.rounds)
     for node, q in enumerate(() if count & (count - 1) else draft.q):
         if isinstance(q, Categorical) and (why := fault(q)):

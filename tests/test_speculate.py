@@ -118,7 +118,7 @@ BAD_DRAFTS = [
     (Draft((1, 2), (1, -1)), "node 0 has the parent 1"), (Draft((1,), (-2,)), "node 0 has the parent -2"),
     (Draft((1, 2), (-1,)), "parents has 1 entries for 2"), (Draft((1,), (-1,), source=("a", "b")), "source has 2"),
     (Draft((1, 2, 0), (-1, 0, 1)), "3 tokens to depth 3, and its budget is 2 to depth 2"),
-    (Draft((1, 1), (-1, -1)), "two siblings are one token"), (guess(0.5, 0.7), "q of node 0 sums to 1.2"),
+    (guess(0.5, 0.7), "q of node 0 sums to 1.2"),
     (guess(-0.5, 1.5), "q of node 0 has a negative"), (guess(1.0), "q of node 0 has 1 probabilities for 2")]
 BAD_VERDICTS = [
     (None, "it is of the type NoneType"), (Verdict((), ()), r"its path, \(\), and one more, got \(\)"),
