@@ -2,6 +2,7 @@
 
 import math
 
+from specdec_lib.trees import prune
 from specdec_lib.types import ROOT, Draft
 
 FREE = math.inf
@@ -12,4 +13,4 @@ def n(prob: float) -> float:
 
 
 def trees(session, budget, dice):
-    return Draft((1, 0, 2, 1, 2, 1), (ROOT, ROOT, 0, 1, 1, 0))
+    return prune(Draft((1, 0, 2, 1, 2, 1), (ROOT, ROOT, 0, 1, 1, 0)), budget)

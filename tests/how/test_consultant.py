@@ -228,7 +228,7 @@ def test_of_two_paths_of_one_length_the_likelier_wins():
 
 def test_no_random_number_is_drawn_twice_though_spared_tokens_are_asked_about_on_several_paths():
     Noted.thrown = []
-    run(Method(Fixed(2, 2), trees, Consultant(3.0, never=frozenset({1, 2}))), Noted(1), tokens=40)
+    run(Method(Fixed(2, 3), trees, Consultant(3.0, never=frozenset({1, 2}))), Noted(1), tokens=40)
     assert any("beside" in key for key in Noted.thrown)
     assert len(Noted.thrown) > 40
     assert len(set(Noted.thrown)) == len(Noted.thrown)

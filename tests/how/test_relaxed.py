@@ -15,7 +15,7 @@ from specdec_lib.loop import begin
 from specdec_lib.models.table import Table
 from specdec_lib.sampling import Sampling
 from specdec_lib.scores import Scores
-from specdec_lib.trees import deterministic_chain
+from specdec_lib.trees import deterministic_chain, prune
 from specdec_lib.types import NO_DICE, ROOT, Draft, Method, Refusal, Verdict
 from specdec_lib.when.fixed import Fixed
 from tests.worlds import WARM, Noted, kit, run, true_law
@@ -225,20 +225,20 @@ def test_a_model_draft_keeps_the_target_distribution_under_every_rule():
 
 
 def trees(session, budget, dice):
-    return Draft((1, 0, 2, 1, 0), (ROOT, ROOT, 0, 1, 1), source=(COPY,) * 5)
+    return prune(Draft((1, 0, 2, 1, 0), (ROOT, ROOT, 0, 1, 1), source=(COPY,) * 5), budget)
 
 
 @pytest.mark.parametrize("sampling", [None, WARM], ids=["greedy", "sampling"])
 def test_where_nothing_may_be_exchanged_it_emits_what_match_emits_token_for_token(sampling):
     for seed in range(20):
-        outputs = {run(Method(Fixed(2, 2), trees, how), Dice(seed), sampling, 12)
+        outputs = {run(Method(Fixed(2, 3), trees, how), Dice(seed), sampling, 12)
                    for how in (Match(), relaxed(ExactOnly()), relaxed(most=0), relaxed(never=frozenset({0, 1, 2})))}
         assert len(outputs) == 1
 
 
 def test_no_random_number_is_drawn_twice_though_some_paths_are_wasted():
     Noted.thrown = []
-    run(Method(Fixed(2, 2), trees, relaxed(RankMargin(3, 0.1))), Noted(1), tokens=40)
+    run(Method(Fixed(2, 3), trees, relaxed(RankMargin(3, 0.1))), Noted(1), tokens=40)
     assert any("exchanged" in key for key in Noted.thrown)
     assert len(Noted.thrown) > 40
     assert len(set(Noted.thrown)) == len(Noted.thrown)
