@@ -109,6 +109,8 @@ def test_the_parts_of_a_method_share_its_rounds_and_its_time():
     assert own["eagle2"].tokens == 1
     assert sum(one.share for one in own.values()) == 1
     assert set(compare.source_shares(report(PLAIN), "ar")) == {"nobody"}
+    rare = decodes("sam+eagle2", row("eagle2", 0, 1.0), *[row("suffix-automaton", 2, 1.0)] * 2)
+    assert list(compare.source_shares(report(PLAIN, rare), "sam+eagle2")) == ["suffix-automaton", "eagle2"]
     spent = compare.ms_per_token(report(PLAIN, BOTH), "sam+eagle2")
     assert spent == {"when": 0, "what": 125, "target": 375, "how": 0}
 

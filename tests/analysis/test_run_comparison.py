@@ -133,10 +133,12 @@ def test_simulated_values_are_never_set_against_measured_ones_nor_averaged_nor_i
     assert rows["one", "sam"]["other_speedup"] is None
 
 
-def test_the_machine_of_a_row_is_the_chip_that_decoded(run):
+def test_the_machine_of_a_row_is_the_chip_that_decoded_and_its_warnings_are_counted(run):
     for device, chip in (("cpu", "cores"), ("cuda", "card")):
-        told = altered(run, machine={"gpu": "card", "processor": "cores"}, target={"device": device})
-        assert next(row for row in csv_rows(compare_runs((run, told))) if row["run"] == "two")["machine"] == chip
+        told = altered(run, machine={"gpu": "card", "processor": "cores"}, target={"device": device},
+                       settings={"warnings": ["one", "two"]})
+        row = next(row for row in csv_rows(compare_runs((run, told))) if row["run"] == "two")
+        assert (row["machine"], row["warnings"]) == (chip, "2")
 
 
 def test_times_in_turn_and_in_parallel_are_not_set_against_each_other(run):

@@ -115,9 +115,12 @@ def test_the_fastest_policy_is_explained_by_what_it_saves(run):
     assert time_breakdown.fastest_policies(report(PLAIN, BEST, MORE)) == []
 
 
-def test_a_cause_too_small_to_matter_is_not_named():
-    lost = report(PLAIN, BEST, decodes("eagle@margin", *[turn(2, 2, what=2.0, how=.01)] * 2))
-    said, = time_breakdown.slower_policies(lost)
-    assert "because of drafting beyond its prices (500.00 ms a token against 0.00): +500.00 ms" in said
+def test_a_cause_too_small_to_matter_is_not_named(monkeypatch):
+    lost = report(PLAIN, BEST, decodes("eagle@margin", *[turn(2, 2, .625, 2.0, .3, .375)] * 2))
+    said, = time_breakdown.slower_policies(lost)                       # of what is lost 60, 25 and 15 %
+    largest = "because of drafting beyond its prices (500.00 ms a token against 0.00): +500.00 ms"
+    assert f"{largest}; choosing (208.33 ms a token against 0.00): +208.33 ms; the largest saving is cheaper" in said
+    monkeypatch.setattr(time_breakdown, "SMALL", 1)
+    assert f"{largest}; the largest saving" in time_breakdown.slower_policies(lost)[0]
     assert "bookkeeping" not in said
     assert length_policies.policies_by_drafter(lost)["eagle"][0].length == 2

@@ -107,6 +107,8 @@ def test_the_settings_of_a_rule_run_from_strict_to_loose_whatever_the_order_of_t
 @pytest.mark.parametrize(("rule", "specs"), [
     ("relaxed", ["relaxed(margin=0.9)", "relaxed", "relaxed(rank=5)", "relaxed(margin=0.1)"]),
     ("typical", ["typical(eps=0.3)", "typical", "typical(eps=0.01)", "typical(eps=0.01,delta=0.1)"]),
+    ("relaxed, typical", [f"relaxed(rule='typical'{more})" for more in (
+        ",eps=0.3", "", ",eps=0.01", ",eps=0.01,delta=0.1")]),
     ("top-beta", ["top-beta(tolerance=0.3)", "top-beta", "top-beta(beta=5)", "top-beta(tolerance=3.0)"]),
     ("consultant", ["consultant(eps=0.5)", "consultant(eps=1.0)", "consultant"])])
 def test_each_rule_has_its_own_sense_of_loose_and_knows_its_defaults(rule, specs):

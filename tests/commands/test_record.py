@@ -164,6 +164,8 @@ def test_nothing_is_decoded_where_a_recording_has_all_the_drafters_or_may_not_be
 def test_a_part_that_does_not_exist_is_refused_before_anything_is_read(kit, tmp_path):
     with pytest.raises(Refusal, match="no part named 'nobody'"):
         record_all([QUESTION], world(kit), tmp_path, ["nobody"], add=True)
+    with pytest.raises(Refusal, match="match is no drafter; there are: "):
+        record_all([QUESTION], world(kit), tmp_path, ["mine=match"])
 
 
 def test_a_part_may_be_recorded_under_a_name_of_its_own_beside_itself(kit, tmp_path):

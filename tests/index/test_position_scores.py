@@ -37,6 +37,7 @@ def test_a_score_moves_towards_the_accepted_share():
     assert score(BAD) == pytest.approx(.7 * .5)
     assert score(HALF) == pytest.approx(.5)
     assert score(GOOD, BAD) == pytest.approx(.7 * .65)
+    assert [score(HALF, scores=PositionScores(NOTE, start, 1)) for start in (0, 1)] == [.5, .5]        # the bounds
 
 
 def test_a_key_that_was_tried_is_told_from_one_that_was_not_where_both_score_the_same():
@@ -85,7 +86,7 @@ def test_each_round_is_processed_once():
     assert len(processed) == 199
 
 
-@pytest.mark.parametrize("choice", [{"start": 1.5}, {"rate": 0}, {"rate": 2}], ids=str)
+@pytest.mark.parametrize("choice", [{"start": 1.5}, {"start": -.1}, {"rate": 0}, {"rate": 2}], ids=str)
 def test_an_impossible_start_or_rate_is_refused(choice):
     with pytest.raises(ValueError, match="start|rate"):
         PositionScores(NOTE, **choice)
