@@ -5,7 +5,7 @@ from copy import deepcopy
 import pytest
 import torch
 import transformers
-from transformers import AutoModelForCausalLM
+from transformers import AutoModelForCausalLM, GenerationConfig
 from transformers.generation import TopKLogitsWarper, TopPLogitsWarper
 
 from specdec_lib.integrations.generation_request import OFF
@@ -21,6 +21,7 @@ from tests.integrations.tiny import (  # noqa: F401
 
 SMALL = {"vocab_size": 64, "hidden_size": 32, "intermediate_size": 48, "num_hidden_layers": 2,
          "num_attention_heads": 4, "num_key_value_heads": 2, "pad_token_id": 0, "eos_token_id": None}
+STATE = {"hidden_size": 32, "num_hidden_layers": 2, "vocab_size": 97}
 REFUSED = {
     "beam_search": {"num_beams": 2},
     "batch of 2": {"do_sample": True, "num_return_sequences": 2},
@@ -31,7 +32,9 @@ REFUSED = {
     "TypicalLogitsWarper": {"do_sample": True, "typical_p": 0.5},
     "TopKLogitsWarper": {"do_sample": True, "top_k": 3, "logits_processor": [TopKLogitsWarper(3), TopKLogitsWarper(2)]},
     "filter_value": {"logits_processor": [TopPLogitsWarper(0.5, filter_value=-5.0)]},
-    "output_hidden_states": {"output_hidden_states": True, "return_dict_in_generate": True},
+    "min_tokens_to_keep": {"logits_processor": [TopPLogitsWarper(0.5, min_tokens_to_keep=2)]},
+    "output_hidden_states": {"generation_config": GenerationConfig(output_hidden_states=True,
+                                                                   return_dict_in_generate=True)},
     "output_attentions": {"output_attentions": True, "return_dict_in_generate": True},
     "past_key_values": {"past_key_values": transformers.DynamicCache()},
     "cache_implementation": {"cache_implementation": "static"},
@@ -141,3 +144,7 @@ def test_methods_that_this_model_cannot_run_are_refused(tiny, tmp_path):
         open_model(AutoModelForCausalLM.from_config(transformers.LlamaConfig(
             vocab_size=33, hidden_size=8, intermediate_size=8, num_hidden_layers=1, num_attention_heads=2)),
             Speculative("draft-model").spec, draft=tiny("gpt2"))
+    mamba = AutoModelForCausalLM.from_config(transformers.MambaConfig(**STATE))
+    for target, draft in ((mamba, tiny("gpt2")), (tiny("gpt2"), mamba)):
+        with pytest.raises(Refusal, match="MambaForCausalLM keeps a state"):
+            open_model(target, Speculative("draft-model").spec, draft=draft)
