@@ -89,7 +89,7 @@ def finished(out: Path, cells: Sequence[Cell], grid: dict[str, Any]) -> dict | N
         rows = pq.read_metadata(out / TABLE).num_rows
         same = ([one["cell"] for one in summary["sweep"]["cells"]] == [cell.name for cell in cells]
                 and summary["settings"]["grid_sha256"] == json_sha256(grid))         # it names the parameters
-        return summary if same and not summary["sweep"]["failed"] and rows == summary["sweep"]["rows"] else None
+        return summary if same and rows == summary["sweep"]["rows"] else None
     except (OSError, ValueError, LookupError, TypeError, RecursionError):
         return None                                # the cells are whole: both are made again
 

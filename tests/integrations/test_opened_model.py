@@ -100,4 +100,5 @@ def test_a_round_that_is_cut_keeps_the_statistics_of_its_own_tokens_alone():
     last = cut.rounds[-1]
     assert cut.output == whole.output[:-2]
     assert last.row_stats.rows == (0, 1)
-    assert len(last.verdict.tokens) == len(last.logprobs) == len(last.row_stats.lse) == len(last.row_stats.entropy) == 2
+    assert len(last.verdict.tokens) == len(last.verdict.path) == len(last.logprobs) == 2
+    assert len(last.row_stats.lse) == len(last.row_stats.entropy) == 2

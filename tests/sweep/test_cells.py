@@ -6,7 +6,8 @@ import shutil
 import pytest
 
 from specdec_lib.bench.prompts import Prompt
-from specdec_lib.sweep.cells import cells_of, first_turns
+from specdec_lib.sweep.cells import cells_of, first_turns, prompt_data
+from specdec_lib.sweep.dataset import kind_of
 from specdec_lib.sweep.grid import read_grid
 from specdec_lib.types import Refusal
 from tests.bench.test_options import put_card
@@ -46,6 +47,10 @@ def test_a_name_does_not_change_with_where_things_lie_or_what_else_is_swept(worl
     before = names(world)
     shutil.copytree(world, tmp_path / "moved")
     assert names(tmp_path / "moved") == before
+    timed = names(world, mode="timing")
+    assert names(tmp_path / "moved", mode="timing") == timed
+    (tmp_path / "moved" / "curve.json").write_text((world / "curve.json").read_text() + "\n")
+    assert not set(names(tmp_path / "moved", mode="timing")) & set(timed)
     assert before[0] in names(world, methods=["sam", "ar"])
     assert names(world) == before
 
@@ -119,3 +124,12 @@ def test_turns_are_cut_with_the_references_that_belong_to_them():
     assert first_turns(two, 2) == first_turns(two, None) == two
     alternatives = Prompt(1, "qa", "qa", ("a", "b"), ("x", "y", "z"))
     assert first_turns(alternatives, 1).reference == ("x", "y", "z")
+
+
+def test_a_system_turn_makes_another_prompt():
+    assert prompt_data(Prompt(1, "qa", "qa", ("a",), None, "x")) != prompt_data(Prompt(1, "qa", "qa", ("a",), None))
+
+
+def test_switches_stand_in_the_table_as_texts():
+    kinds = [kind_of(values) for values in ([True, False], [1, 2.5, None], [1, "a"], [None])]
+    assert list(map(str, kinds)) == ["string", "double", "string", "string"]

@@ -122,6 +122,8 @@ def test_parameters_are_combined_and_those_of_a_part_have_its_name(tmp_path):
     assert [str(one.spec) for one in found] == ["ar"] + [f"draft-model(depth={k})@svip(h={h})" for k in (1, 2)
                                                          for h in (.1, .2)]
     assert found[2].named == {"depth": 1, "svip.h": .2}
+    alike = "  - {method: sam+eagle2+trigger@match, parameters: {match: 2}}\n"       # a parameter named as the part
+    assert str(swept_specs(grid(tmp_path, HEAD + alike))[1].spec) == "sam+eagle2+trigger(match=2)@match"
 
 
 def test_a_whole_number_for_a_real_one_is_the_same_setting():

@@ -190,6 +190,8 @@ def test_a_damaged_cell_is_refused_by_name_and_a_lost_table_is_made_again(damage
     table, summary = (done / "cells.parquet").read_bytes(), (done / "summary.json").read_text()
     (done / "cells.parquet").write_bytes(table[:50])
     assert run_sweep(world / "done.yaml", done)[1] == 0
+    pq.write_table(pq.read_table(done / "cells.parquet")[1:], done / "cells.parquet")
+    assert run_sweep(world / "done.yaml", done)[1] == 0
     assert (done / "cells.parquet").read_bytes() == table
     (done / "summary.json").write_text(damage)
     run_sweep(world / "done.yaml", done)
@@ -204,11 +206,13 @@ def test_a_damaged_cell_is_refused_by_name_and_a_lost_table_is_made_again(damage
 
 def test_a_cell_with_the_rows_of_another_is_refused(world, done):
     one, other = sorted((done / "cells").iterdir())[:2]
-    kept = one.read_bytes()
-    one.write_bytes(other.read_bytes())
-    with pytest.raises(Refusal, match="cannot be read"):
-        run_sweep(write_grid(world, seeds=[0, 1, 2]), done)
-    one.write_bytes(kept)
+    whole = json.loads(kept := one.read_text())
+    for rows in (json.loads(other.read_text()), {"rows": whole["rows"][1:]},
+                 {"rows": [row | {"more": 1} for row in whole["rows"]]}):
+        one.write_text(json.dumps(whole | rows))
+        with pytest.raises(Refusal, match="cannot be read"):
+            run_sweep(write_grid(world, seeds=[0, 1, 2]), done)
+    one.write_text(kept)
 
 
 def test_without_ray_the_command_says_what_to_install(world, tmp_path, monkeypatch, capsys):

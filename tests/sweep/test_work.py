@@ -2,11 +2,13 @@
 
 import os
 import threading
+from types import SimpleNamespace
 
 import pytest
 
 from specdec_lib.sweep import work
 from specdec_lib.sweep.cluster import reserved
+from specdec_lib.sweep.run import totals, warnings
 from specdec_lib.types import Refusal
 
 
@@ -68,3 +70,27 @@ def test_what_no_node_has_is_refused():
         reserved(type("Nine", (OnCpu,), {"cores": 9}), [{"CPU": 8.0}])
     with pytest.raises(Refusal, match="and a GPU"):
         reserved(OnGpu, [{"CPU": 8.0}])
+
+
+def test_cells_of_two_commits_or_processors_and_times_of_a_busy_machine_are_warned_of():
+    cell = SimpleNamespace(timed=True)
+    found = [(cell, work.CellResult(made={"commit": name, "machine": {"processor": name, "load": load, "cores": 2}}))
+             for name, load in (("a", 3.0), ("b", 3.1), ("b", None))]
+    commits, processors, busy = warnings(found)
+    assert commits == "the cells come from 2 commits: b (2), a (1)"
+    assert processors == "the cells come from 2 processors: b (2), a (1)"
+    assert busy.startswith("the machine had other work while 1 of 3 timing cells ran")
+    cell.timed = False
+    assert warnings(found[1:]) == []
+
+
+def test_a_cell_counts_drafts_and_plain_decoding_beside_it_and_an_unknown_count_is_none():
+    row = SimpleNamespace(drafted=4, accepted=2, nll=.5, not_best=None)
+    sam, plain = (SimpleNamespace(method=name, cost=SimpleNamespace(seconds=seconds), score=None, prompt_tokens=5,
+                                  outcome=SimpleNamespace(rows=(row,), prefill=seconds + 1, bought=3 * seconds,
+                                                          forwards=4, tokens=())) for name, seconds in (("sam", 2),
+                                                                                                        ("ar", 5)))
+    assert list(work.timed([plain, sam], "sam").values()) == [2, 3, 15, 5]
+    told = work.counted(SimpleNamespace(question_id=1, family="qa"), [sam])
+    assert (told["drafted"], told["accepted"], told["not_best"]) == (4, 2, None)
+    assert totals(SimpleNamespace(name="a", spec="sam"), work.CellResult((told,)))["tokens_per_target_forward"] == 1.5
