@@ -32,6 +32,8 @@ def test_a_row_has_what_a_part_costs_and_the_rates_that_it_reached():
     sides = {"expected": {}, "measured": cost, "reached": {"teacher-forced": 1.5, "live": None}}
     [row] = break_even.break_even_rows({"eagle": {"depth": 2, "head": sides}})
     assert (row[0], *row[-2:]) == ("head", "0.20 + 1.10 = 1.30", "1.50")
+    sides["reached"] = {"teacher-forced": 1.5, "live": 1.25}
+    assert next(break_even.break_even_rows({"eagle": {"head": sides}}))[-1] == "1.50, 1.25"
     sides["reached"] = {"live": None}
     assert next(break_even.break_even_rows({"eagle": {"head": sides}}))[-1] == "not measured"
 

@@ -50,9 +50,12 @@ def test_what_cannot_be_written_is_refused_in_a_sentence(words, why, tmp_path, m
     assert not list(tmp_path.iterdir())
 
 
-def test_a_run_without_a_single_answer_is_refused(tmp_path, capsys):
+def test_a_run_of_one_method_is_one_file_and_one_without_an_answer_is_refused(tmp_path, capsys):
     shutil.copytree(RUN, tmp_path / "run")
     tables = tmp_path / "run" / "decodes.parquet"
+    pq.write_table(pq.read_table(tables, filters=[("method", "=", "ar")]), tables)
+    assert cli.run(["export", str(tmp_path / "run"), "--out", str(tmp_path / "ar.jsonl")]) == 0
+    assert len((tmp_path / "ar.jsonl").read_text().splitlines()) == 12
     pq.write_table(pq.read_table(tables).slice(0, 0), tables)
     assert cli.run(["export", str(tmp_path / "run"), "--out", str(tmp_path / "x")]) == 2
     assert "has no answers of a method" in capsys.readouterr().err

@@ -83,6 +83,10 @@ def test_a_grid_has_a_row_for_each_cell():
     assert len(read(figure_csv({"data": [{"z": [[1, 2]]}]}))) == 2
 
 
+def test_what_a_shorter_column_lacks_is_empty():
+    assert [row["y"] for row in read(figure_csv({"data": [{"x": [1, 2], "y": [3]}]}))] == ["3", ""]
+
+
 @pytest.mark.parametrize(("packed", "plain"), [
     (go.Figure(go.Bar(y=np.array([1.5, 2.5]))).to_plotly_json()["data"][0]["y"], [1.5, 2.5]),
     ({"dtype": "i1", "bdata": base64.b64encode(bytes([1, 2, 3, 4])).decode(), "shape": "2, 2"}, [[1, 2], [3, 4]]),

@@ -7,9 +7,10 @@ from pathlib import Path
 import pytest
 
 from specdec_lib import cli
+from specdec_lib.analysis.repeated_run import MethodTwice
 from specdec_lib.bench.options import RunOptions, prepare
 from specdec_lib.bench.plan import Plan
-from specdec_lib.commands.repeat import repeat_options
+from specdec_lib.commands.repeat import repeat_options, table
 from specdec_lib.hub.chat_settings import ChatSettings
 from tests.small_bench import (  # noqa: F401
     bench_fixture,
@@ -52,6 +53,18 @@ def test_the_options_of_a_shipped_run_make_the_plan_that_it_kept(name, tmp_path)
     for key in ("methods", "prompts", "limit", "dtype", "threads", "max_new_tokens", "repeats", "peers", "orders"):
         assert plan.get(key) == kept.get(key), key
     assert ",".join(kept["methods"]) == asked["methods"]
+
+
+def test_each_number_of_the_table_stands_with_its_own_interval():
+    row = MethodTwice("sam", (1.5, 2.5), (1.1, 1.2), ((1.0, 1.3), (0.9, 1.4)), 1.05, (0.8, 1.6), 3, 4)
+    assert list(table([row])[0].values()) == ["sam", "1.50", "2.50", "1.10 (1.00 to 1.30)", "1.20 (0.90 to 1.40)",
+                                              "1.05 (0.80 to 1.60)", "3 of 4"]
+
+
+def test_a_run_with_drafting_threads_is_repeated_with_them(tmp_path):
+    kept = json.loads((RESULTS / "respec" / "settings.json").read_text())
+    (tmp_path / "settings.json").write_text(json.dumps(kept | {"workers": "thread"}))
+    assert repeat_options(tmp_path, tmp_path / "again", {})["workers"] == "thread"
 
 
 def test_what_the_command_line_names_wins_over_the_run():

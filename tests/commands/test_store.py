@@ -104,7 +104,8 @@ def test_a_store_that_was_built_is_taken_by_a_method(model, write, tmp_path, cap
     ("a.txt", b"\xff\xfe\x00", "cannot be read as UTF-8 text"), ("a.txt", "", "holds no text and no answers"),
     ("a.jsonl", "{", "line 1 of"), ("a.jsonl", '{"text": "a"}\n[1]\n', "line 2 of"),
     ("a.jsonl", '{"output": [1, true]}', "needs output (a list of token ids, or text) or text"),
-    ("a.jsonl", '{"output": [1, 999]}', "answered by another model"), ("a.jsonl", '{"output": [-1]}', "another model"),
+    ("a.jsonl", '{"output": [1, 31]}', "knows 0 to 30: it was answered by another model"),
+    ("a.jsonl", '{"output": [-1]}', "another model"),
     ("a.jsonl", '{"text": "\\ud83d a"}', "line 1 of"),
     ("a.jsonl", '{"turns": ["a"]}', "needs output"), ("a.jsonl", "\n", "holds no text and no answers")])
 def test_what_is_no_corpus_is_refused_by_name(model, write, tmp_path, name, content, sentence, capsys):

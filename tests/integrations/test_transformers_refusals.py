@@ -5,7 +5,7 @@ from copy import deepcopy
 import pytest
 import torch
 import transformers
-from transformers import AutoModelForCausalLM, GenerationConfig
+from transformers import AutoModelForCausalLM
 from transformers.generation import TopKLogitsWarper, TopPLogitsWarper
 
 from specdec_lib.integrations.generation_request import OFF
@@ -33,9 +33,8 @@ REFUSED = {
     "TopKLogitsWarper": {"do_sample": True, "top_k": 3, "logits_processor": [TopKLogitsWarper(3), TopKLogitsWarper(2)]},
     "filter_value": {"logits_processor": [TopPLogitsWarper(0.5, filter_value=-5.0)]},
     "min_tokens_to_keep": {"logits_processor": [TopPLogitsWarper(0.5, min_tokens_to_keep=2)]},
-    "output_hidden_states": {"generation_config": GenerationConfig(output_hidden_states=True,
-                                                                   return_dict_in_generate=True)},
-    "output_attentions": {"output_attentions": True, "return_dict_in_generate": True},
+    "output_hidden_states is .*, whose": {"output_hidden_states": True, "return_dict_in_generate": True},
+    "output_attentions is .*, whose": {"output_attentions": True, "return_dict_in_generate": True},
     "past_key_values": {"past_key_values": transformers.DynamicCache()},
     "cache_implementation": {"cache_implementation": "static"},
     "attention_mask": {"attention_mask": torch.tensor([[0] + [1] * (len(PROMPT) - 1)])},
