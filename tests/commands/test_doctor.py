@@ -30,6 +30,8 @@ SPOILT = {"load": ({"machine": {"load": 3.0}}, "other programs use this machine"
 def test_a_machine_that_has_everything_needs_nothing_and_labels_the_prediction():
     lines = told(GOOD)
     assert lines[-1] == "nothing is missing"
+    for more in ({"gpu_present": True, "gpu": "H200"}, {"compiler": None}):                # compiled before
+        assert list(remedies({**GOOD, "machine": GOOD["machine"] | more})) == []
     assert any(line.startswith("plain decoding, predicted: 5000 tokens/s, if all time went into") for line in lines)
     assert "memory bandwidth: 10.0 GB/s, measured by reading with 4 threads" in lines
     assert "4-bit weights: --dtype int4 runs on the CPU, in C code that cc compiles once, with AVX2" in lines

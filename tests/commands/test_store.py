@@ -55,7 +55,7 @@ def followed(path, words):
 
 def test_texts_lines_and_answers_are_all_looked_up_afterwards(model, write, tmp_path, capsys):
     text = write("a.txt", "a b c\nred green blue")
-    lines = write("b.jsonl.gz", json.dumps({"text": "d e f"}) + "\n\n" + json.dumps({"output": ids("g h i")}) + "\n")
+    lines = write("b.jsonl.gz", '\ufeff{"text": "d e f"}\n\n' + json.dumps({"output": ids("g h i")}) + "\n")
     made = Shards(tmp_path / "answers", "tiny")
     made.write(0, [{"source": "self", "temperature": 0.0, "prompt": "a", "output": list(ids("x y z"))}])
     out = tmp_path / "deep" / "my.store"
