@@ -195,9 +195,9 @@ def test_options_of_cost_that_do_not_go_together_are_refused(words, said, tmp_pa
 
 
 def test_contention_beyond_the_context_is_refused_with_its_length(model, tmp_path, capsys):
-    words = ["cost", "--target", model, "--device", "cpu", "--dtype", "float32", "--threads", "1", "--contexts", "900",
+    words = ["cost", "--target", model, "--device", "cpu", "--dtype", "float32", "--threads", "1", "--contexts", "64",
              "--contention", "--out", tmp_path / "x.json"]
-    assert "context holds 64 tokens: give --contexts a smaller length than 900" in refused(words, capsys)
+    assert "context holds 64 tokens: give --contexts a smaller length than 64" in refused(words, capsys)
 
 
 @pytest.mark.parametrize("stdin", [b"\xff\xfe\x00", b"a \xed\xa0\x80 b"])
