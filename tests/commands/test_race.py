@@ -93,6 +93,12 @@ def test_a_character_in_parts_and_control_codes_of_a_text_do_no_harm():
     told = Transcript(TextStream(lambda ids: "\x1b[31m" * len(ids)))
     assert told.follow(run(Watch().race(one=1.0)).racers[0]) == "[31m" * 4
     assert told.follow(run(Watch().race(one=1.0)).racers[0]) == "", "nothing is shown twice"
+    parts = Transcript(TextStream(lambda ids: "é" * (len(ids) // 3) + "\ufffd" * (len(ids) % 3 > 0)))
+    race = Watch().race(one=1.0)
+    race.start()
+    race.step()
+    assert parts.follow(race.state.racers[0]) == "", "a part of a character waits"
+    assert parts.follow(run(race).racers[0])[0] == "é"
 
 
 def test_the_command_compares_methods_of_the_catalogue(model, capsys):

@@ -8,6 +8,7 @@ import torch
 from specdec_lib.checkpoints.card import refuse_other_folder
 from specdec_lib.commands import train, train_own
 from specdec_lib.training.losses.objective import Objective
+from specdec_lib.training.recipes import recipe
 from specdec_lib.types import Refusal
 from tests.held_folder import refused_beside_another
 from tests.training.folder import model_folder
@@ -220,3 +221,15 @@ def test_temperatures_are_finite_and_not_below_zero(text):
     assert train.temperature_mix("0,0.5,1") == (0, 0.5, 1)
     with pytest.raises(Refusal, match="--temperatures are numbers of 0 or more"):
         train.temperature_mix(text)
+
+
+def test_other_depth_weights_have_their_own_smoothing_and_causal_attention_is_the_usual_one():
+    aligned = recipe("diffusion-lm-aligned")
+    assert train.objective(aligned, None, "dpace", None, None).smooth is None
+    assert train.objective(aligned, None, None, None, None) == aligned.objective
+    assert train.with_attention("diffusion-lm", "causal") == "diffusion-lm"
+
+
+def test_a_head_that_is_unrolled_for_no_step_is_refused():
+    with pytest.raises(Refusal, match="at least 1 and of eagle alone, got 0 for eagle"):
+        train.unrolled(recipe("eagle"), "eagle", 0)
