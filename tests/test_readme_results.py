@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 
+from specdec_lib.analysis.batches import read_batches, span_text
 from specdec_lib.bench.results import read_turns
 from specdec_lib.bench.summary import speed_ratio
 
@@ -79,3 +80,15 @@ def test_as_many_prompts_part_from_plain_decoding_on_the_h200_as_the_readme_says
     found = summary("h200/bench")["methods"]
     assert {name: entry["prompts"] - entry["identical_prompts"] for name, entry in found.items()
             if entry["lossless"] and entry["identical_prompts"] < entry["prompts"]} == {"eagle2": 1, "respec": 1}
+
+
+def test_what_eight_sequences_gain_is_that_of_the_kept_table():
+    table = read_batches()
+    plain, sized, fixed = ({row.batch: row for row in table.of("bfloat16", name)}
+                           for name in ("ar", "sam", "sam(depth=4)"))
+    more = plain[8].measures["tokens_per_second"] / plain[1].measures["tokens_per_second"]
+    said = " ".join(TOLD.split())
+    assert f"makes {more:.1f} times as many tokens" in said
+    assert f"({sized[8].speedup:.2f} times, {span_text(sized[8])} by repeat)" in said
+    assert f"it is at {fixed[8].speedup:.2f} times" in said
+    assert all(row.span[0] < 1 for row in table.rows if row.batch == 8 and row.method != "ar")

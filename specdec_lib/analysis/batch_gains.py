@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from math import isclose
 from typing import Any
 
-from specdec_lib.analysis.batches import BatchTable, chip_of
+from specdec_lib.analysis.batches import SAME, BatchTable, chip_of
 from specdec_lib.analysis.wording import how_many, number
 
 
@@ -34,9 +35,10 @@ def size_rows(table: BatchTable, dtype: str) -> list[dict[str, Any]]:
 
 
 def sized_pairs(table: BatchTable, dtype: str) -> Iterator[tuple[str, str]]:
-    """Methods without parameters, whose drafts follow the cost curve of their batch, each with one of a fixed depth."""
-    names = table.methods(dtype)
-    return ((one, other) for one in names for other in names if other.startswith(f"{one}(depth="))
+    """Methods whose drafts shrink or grow from the smallest to the largest batch, each with itself at a fixed depth."""
+    rows = {name: [row.measures["rows_per_sequence"] for row in table.of(dtype, name)] for name in table.methods(dtype)}
+    sized = [name for name, found in rows.items() if not isclose(found[0], found[-1], rel_tol=SAME)]
+    return ((one, other) for one in sized for other in rows if other.startswith(f"{one}(depth="))
 
 
 def sized_sentences(table: BatchTable, dtype: str) -> list[tuple[str, bool | None]]:

@@ -56,8 +56,7 @@ def sweep(grid: Annotated[Path, typer.Argument(help="The YAML file of the grid."
     for one in failed[:SHOWN]:
         say(f"failed: {one['spec']}: {one['why']}")
     typer.echo(f"{len(summary['sweep']['cells'])} cells in {out}, {ran} of them run now")
-    if len(failed) < len(summary["sweep"]["cells"]):
-        show_best(out)
+    show_best(out)
     if failed:
         say(f"{len(failed)} cells failed; the same command runs them again")
         raise typer.Exit(FAILED)

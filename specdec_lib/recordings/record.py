@@ -89,6 +89,8 @@ def drafter_names(drafters: Sequence[str]) -> dict[str, str]:
     parts = {}
     for word in drafters:
         name, _, part = word.partition("=")
+        if name in parts:
+            raise Refusal(f"two drafters would be recorded as {name}: give one of them another name, NAME=PART")
         parts[name] = catalog.part_card(part or name).name
         if parts[name] not in catalog.parts()["what"]:
             raise Refusal(f"{parts[name]} is no drafter; there are: {', '.join(catalog.parts()['what'])}")

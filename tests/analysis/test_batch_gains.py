@@ -25,7 +25,8 @@ def test_what_pays_is_said_of_the_smallest_and_the_largest_batch():
 
 def test_drafts_sized_for_their_batch_are_set_against_fixed_ones_repeat_by_repeat():
     rows = [row(1, 2.0, "sam", rows_per_sequence=6.0), row(4, 1.2, "sam", rows_per_sequence=2.0),
-            row(1, 1.9, "sam(depth=4)"), row(4, 0.9, "sam(depth=4)"), row(4, 1.0, "eagle")]
+            row(1, 1.9, "sam(depth=4)"), row(4, 0.9, "sam(depth=4)"), row(4, 1.0, "eagle"),
+            row(4, 1.0, "eagle(depth=4)")]          # that one drafts the same in each batch
     shown = BatchTable(tuple(rows), (), {"float32": CURVE})
     assert size_rows(shown, "float32")[:2] == [{"method": "sam", "batch 1": 6.0, "batch 4": 2.0},
                                                {"method": "sam(depth=4)", "batch 1": 5.0, "batch 4": 5.0}]

@@ -260,6 +260,15 @@ def test_a_cell_times_until_the_device_is_done_and_leaves_out_the_first_forwards
     assert gpu_cells.bandwidth(torch.device("cpu"), 8) == 8.0
 
 
+@pytest.mark.parametrize("eager", [True, False])
+def test_a_run_is_captured_unless_it_is_eager(eager, plan, monkeypatch):
+    seen = []
+    monkeypatch.setattr(GpuRun, "run", lambda self: seen.append(Transformer.capture))
+    monkeypatch.setattr(Transformer, "capture", "as it was")
+    assert run_gpu(plan, eager, seen.append)
+    assert [*seen, Transformer.capture] == [not eager, "as it was"]
+
+
 def test_only_the_first_mode_attends_by_products_and_only_eager_captures_nothing(plan, monkeypatch, tmp_path):
     seen = []
     monkeypatch.setattr(gpu_costs, "forward_cell", lambda own, *sizes: seen.append((own.products, own.static)) or {})

@@ -13,7 +13,7 @@ from specdec_lib.commands import record as record_module
 from specdec_lib.commands.record import record_all
 from specdec_lib.models.llama.decoder import Transformer
 from specdec_lib.models.replay import load_recording, save_recording
-from specdec_lib.recordings.record import extended, record
+from specdec_lib.recordings.record import drafter_names, extended, record
 from specdec_lib.types import Refusal
 from tests.held_folder import refused_beside_another
 from tests.worlds import PROMPT, SHAPE, network_kit
@@ -162,6 +162,8 @@ def test_nothing_is_decoded_where_a_recording_has_all_the_drafters_or_may_not_be
 
 
 def test_a_part_that_does_not_exist_is_refused_before_anything_is_read(kit, tmp_path):
+    with pytest.raises(Refusal, match="two drafters would be recorded as mine"):
+        drafter_names(["mine=eagle", "mine=draft-model"])
     with pytest.raises(Refusal, match="no part named 'nobody'"):
         record_all([QUESTION], world(kit), tmp_path, ["nobody"], add=True)
     with pytest.raises(Refusal, match="match is no drafter; there are: "):
