@@ -66,7 +66,7 @@ def speculation(session: Session, budget: Budget, what: What, how: How, dice: Ra
     t0, waited, draft = perf_counter(), 0.0, Draft()
     if budget.depth and share:
         draft, waited = yield from shared_draft(asking_of(what, session, budget, dice))
-        refuse_draft(draft, what, session, budget, vocab)
+        refuse_draft(draft, what, session, vocab)
     elif budget.depth:
         draft = drafted(what, session, budget, dice, vocab)
     t1 = perf_counter()
@@ -80,7 +80,7 @@ def speculation(session: Session, budget: Budget, what: What, how: How, dice: Ra
 def drafted(what: What, session: Session, budget: Budget, dice: RandomNumbers, vocab: int | None = None) -> Draft:
     """What the drafter returns, if it keeps the promises of a draft; else Refusal."""
     draft = what(session, budget, dice)
-    refuse_draft(draft, what, session, budget, vocab)
+    refuse_draft(draft, what, session, vocab)
     return draft
 
 
@@ -105,8 +105,8 @@ def refuse_tokens(tokens: Any, kind: str, part: Any, vocab: int | None) -> None:
         refuse(part, kind, f"it holds token {wrong}, and the target's are from 0{last}")
 
 
-def refuse_draft(draft: Any, what: What, session: Session, budget: Budget, vocab: int | None = None) -> None:
-    """Refuses what is no tree of the target's tokens within the budget or one of its sources' own.
+def refuse_draft(draft: Any, what: What, session: Session, vocab: int | None = None) -> None:
+    """Refuses what is no tree of the target's tokens: parents that do not precede, entries that lack.
 
     A q that is no distribution is looked for in the rounds 0, 1, 2, 4, 8, ... alone: it may lie on a GPU.
     """
@@ -119,10 +119,6 @@ def refuse_draft(draft: Any, what: What, session: Session, budget: Budget, vocab
     for node, parent in enumerate(draft.parents):
         if not ROOT <= parent < node:
             refuse(what, "Draft", f"node {node} has the parent {parent}, and a parent precedes its child or is {ROOT}")
-    budgets = budget, *(own for _, own in budget.sources)
-    size, depth = max(one.size for one in budgets), max(one.depth for one in budgets)
-    if len(draft) > size or draft.depth > depth:
-        refuse(what, "Draft", f"{len(draft)} tokens to depth {draft.depth}, and its budget is {size} to depth {depth}")
     count = len(session.rounds)
     for node, q in enumerate(() if count & (count - 1) else draft.q):
         if isinstance(q, Categorical) and (why := fault(q)):

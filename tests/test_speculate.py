@@ -117,7 +117,6 @@ BAD_DRAFTS = [
     (Draft((-2,), (-1,)), "token -2"), (Draft((1.0,), (-1,)), "a tuple of int"),
     (Draft((1, 2), (1, -1)), "node 0 has the parent 1"), (Draft((1,), (-2,)), "node 0 has the parent -2"),
     (Draft((1, 2), (-1,)), "parents has 1 entries for 2"), (Draft((1,), (-1,), source=("a", "b")), "source has 2"),
-    (Draft((1, 2, 0), (-1, 0, 1)), "3 tokens to depth 3, and its budget is 2 to depth 2"),
     (guess(0.5, 0.7), "q of node 0 sums to 1.2"),
     (guess(-0.5, 1.5), "q of node 0 has a negative"), (guess(1.0), "q of node 0 has 1 probabilities for 2")]
 BAD_VERDICTS = [
@@ -148,7 +147,7 @@ def test_a_wrong_verdict_is_refused_and_does_not_run_for_ever(wrong, why):
 def test_whole_numbers_of_other_kinds_are_tokens():
     draft = Draft((True, IntEnum("Token", {"two": 2}).two), (-1, 0))
     for whole in (draft, Draft(tuple(torch.tensor([1, 2]).numpy()), (-1, 0))):
-        refuse_draft(whole, two, begin(PROMPT, 9), Budget(2), 3)
+        refuse_draft(whole, two, begin(PROMPT, 9), 3)
 
 
 def test_a_policy_that_returns_a_number_is_refused():

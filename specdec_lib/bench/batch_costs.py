@@ -54,7 +54,7 @@ def widths_in_batch(batch: int) -> tuple[int, ...]:
     return tuple(width for width in SINGLE_WIDTHS if batch == 1 or width <= max(max(WIDTHS), ROWS // batch))
 
 
-def saved_curve(path: Path, batch: int) -> CostCurve:
+def saved_curve(path: str | Path, batch: int) -> CostCurve:
     """The curve of this batch in a file of `specdec cost`, with --batch or without; Refusal for another batch.
 
     One of a single sequence is taken in every batch: drafts are then as long as they are for one prompt at a time.
@@ -64,14 +64,14 @@ def saved_curve(path: Path, batch: int) -> CostCurve:
     curve = load_curve(path)
     if curve.batch not in (1, batch):
         raise Refusal(f"the cost curve {path} is of {curve.batch} sequences at once, and this run decodes {batch}:"
-                      " leave --cost out, or give one that `specdec cost --batch` measured")
+                      " leave --cost out, or give a curve of batches, from specdec cost --batch")
     return curve
 
 
-def keys_of(path: Path) -> Mapping[str, Any]:
+def keys_of(path: str | Path) -> Mapping[str, Any]:
     """The JSON object in a file; empty where there is none."""
     try:
-        found = json.loads(path.read_text(encoding="utf-8"))
+        found = json.loads(Path(path).read_text(encoding="utf-8"))
     except (OSError, ValueError, RecursionError):
         return {}
     return found if isinstance(found, dict) else {}

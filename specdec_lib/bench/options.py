@@ -10,7 +10,6 @@ from typing import Any
 import torch
 
 from specdec_lib import catalog
-from specdec_lib.batches.supported import why_unbatched
 from specdec_lib.bench import batch_costs, batch_run, draft_source, eagle_source, provenance, run, usable
 from specdec_lib.bench import diffusion_source as diffuser
 from specdec_lib.bench import prompts as prompt_files
@@ -143,7 +142,7 @@ def prepare(options: RunOptions) -> PreparedRun:
 
 
 def why_left_out(options: RunOptions) -> dict[str, str]:
-    """The default methods that no batch runs or whose checkpoint is missing, and why."""
+    """The default methods whose checkpoint is missing, and why."""
     shelf, found = shelf_at(options.checkpoints), dict[str, str]()
     given = {eagle_source.STANDS_FOR: options.eagle, diffuser.STANDS_FOR: options.diffusion}
     for name in REPORT_METHODS if options.methods is None else ():
@@ -153,8 +152,6 @@ def why_left_out(options: RunOptions) -> dict[str, str]:
             digests(missing, shelf, options.target)
         except Refusal as why:
             found[name] = str(why)
-        if options.batch > 1 and why_unbatched(name):
-            found[name] = "batches do not run it"
     return found
 
 

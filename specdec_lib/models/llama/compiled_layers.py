@@ -60,7 +60,7 @@ class KeptOutputs:
     to: Tensor
 
 
-class SequenceRows(NamedTuple):
+class CachedRows(NamedTuple):
     """The rows of one sequence in a forward, and where their keys and values [layers, 2, kv_heads, columns, d] go."""
 
     kv: Tensor
@@ -79,7 +79,7 @@ class CompiledLayers:
         self.functions = tuple(map(address_of, (first.code.multiply, first.code.finish)))
         self.matrices = (ADDRESS * (4 * len(layers)))(*(one.address for layer in layers for one in layer.matrices))
 
-    def __call__(self, x: Tensor, parts: Sequence[SequenceRows], first: int, last: int) -> Tensor:
+    def __call__(self, x: Tensor, parts: Sequence[CachedRows], first: int, last: int) -> Tensor:
         """What layers `first` to `last` make of x [rows, hidden]: the rows of these sequences, one behind the other.
 
         Fills their caches; outputs of layers in between that are to be kept are written as they are made. MemoryError
@@ -104,7 +104,7 @@ class CompiledLayers:
         return to if (last - first) % 2 else x
 
 
-def place_of(part: SequenceRows, first: int, qkv: Tensor, attended: Tensor, begin: int,
+def place_of(part: CachedRows, first: int, qkv: Tensor, attended: Tensor, begin: int,
              taps: TapsRecord | None) -> PlacesRecord:
     """The rows of a sequence for the C code, from layer `first` on; `begin` bytes of x lie before them."""
     kv, paths = part.kv, part.paths

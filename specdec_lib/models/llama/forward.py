@@ -13,7 +13,7 @@ from torch import Tensor
 
 from specdec_lib.models.llama.attention import attend, attend_by_products, use_plain_products, widened, widened_mask
 from specdec_lib.models.llama.cache import KVCache
-from specdec_lib.models.llama.compiled_layers import KeptOutputs, SequenceRows
+from specdec_lib.models.llama.compiled_layers import CachedRows, KeptOutputs
 from specdec_lib.models.llama.compiled_linear import LinearCode, normed, reads
 from specdec_lib.models.llama.config import LlamaConfig
 from specdec_lib.models.llama.invariant_attention import AttentionPart, Layout, Parents, attend_in_order, parts_of
@@ -162,7 +162,7 @@ def through_layers(x: Tensor, weights: LlamaWeights, cache: KVCache, view: Layer
     if first == 0:
         keep_taps(x, weights, cache, view, 0)
     if view.paths is not None and weights.together is not None:
-        x = weights.together(x, [sequence_rows(cache, view.paths, view.where)], first, last)
+        x = weights.together(x, [cached_rows(cache, view.paths, view.where)], first, last)
         if last == len(weights.layers):
             keep_taps(x, weights, cache, view, last)                                         # it is normed
         return x
@@ -173,10 +173,10 @@ def through_layers(x: Tensor, weights: LlamaWeights, cache: KVCache, view: Layer
     return x
 
 
-def sequence_rows(cache: KVCache, paths: PathRows, where: slice | Tensor) -> SequenceRows:
+def cached_rows(cache: KVCache, paths: PathRows, where: slice | Tensor) -> CachedRows:
     """Rows of this cache for the compiled layers, with what is tapped of them."""
     kept = None if cache.features is None else KeptOutputs(cache.taps, cache.features[where])
-    return SequenceRows(cache.kv, paths, kept)
+    return CachedRows(cache.kv, paths, kept)
 
 
 def keep_taps(x: Tensor, weights: LlamaWeights, cache: KVCache, view: LayerView, level: int) -> None:

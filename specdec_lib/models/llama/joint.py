@@ -21,9 +21,9 @@ from specdec_lib.models.llama.forward import (
     after_attention,
     attended,
     before_attention,
+    cached_rows,
     columns,
     keep_taps,
-    sequence_rows,
 )
 from specdec_lib.models.llama.row_stats import row_stats_of, split
 from specdec_lib.models.llama.weights import LlamaWeights
@@ -108,7 +108,7 @@ def through_together(weights: LlamaWeights, parts: Sequence[JointPart]) -> Tenso
     x = F.embedding(to_device(fed, weights.device), weights.embedding)
     for part in parts:
         keep_taps(x[part.where], weights, part.model.cache, part.view, 0)
-    own = [sequence_rows(part.model.cache, part.view.paths, part.view.where) for part in parts if part.view.paths]
+    own = [cached_rows(part.model.cache, part.view.paths, part.view.where) for part in parts if part.view.paths]
     if weights.together is not None and len(own) == len(parts):
         x = weights.together(x, own, 0, len(weights.layers))
         for part in parts:                         # the last one is normed

@@ -79,7 +79,7 @@ def test_any_run_of_layers_leaves_its_input_as_it_was(first, last):
     lm(TEXT, Draft())
     x = torch.randn(2, SHAPE.hidden, generator=torch.Generator().manual_seed(1))
     kept, view = x.clone(), lm.view(len(TEXT) - 2, len(TEXT))
-    found = weights.together(x, [compiled_layers.SequenceRows(lm.cache.kv.clone(), view.paths)], first, last)
+    found = weights.together(x, [compiled_layers.CachedRows(lm.cache.kv.clone(), view.paths)], first, last)
     assert torch.equal(x, kept)
     assert torch.equal(found, x) == (first == last)
 
@@ -115,4 +115,4 @@ def test_a_part_without_memory_is_a_memory_error(part):
         own[place] = compiled_layers.address_of(fails)
         together.functions = tuple(own)
     with pytest.raises(MemoryError, match="no memory"):
-        together(torch.zeros(1, SHAPE.hidden), [compiled_layers.SequenceRows(lm.cache.kv, paths)], 0, 5)
+        together(torch.zeros(1, SHAPE.hidden), [compiled_layers.CachedRows(lm.cache.kv, paths)], 0, 5)
