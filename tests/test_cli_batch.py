@@ -5,6 +5,7 @@ import json
 import pytest
 
 from specdec_lib import cli
+from specdec_lib.bench import batch_costs
 from specdec_lib.cost.batches import load_batch_curve
 from specdec_lib.cost.curves import load_curve
 from tests.small_bench import CURVE, model_folder, refused
@@ -38,12 +39,14 @@ def test_a_bench_in_batches_says_so_and_is_not_set_against_single_decoding(words
     assert "Nothing is averaged over these runs" in said
 
 
-def test_a_curve_of_batches_is_measured_and_saved_and_sizes_the_drafts_of_its_batch(words, tmp_path, capsys):
+def test_a_curve_of_batches_is_saved_and_sizes_the_drafts_of_its_batch(words, tmp_path, capsys, monkeypatch):
     assert cli.run(["cost", *words[0], "--batch", "1,3", "--contexts", "8", "--repeats", "1", "--out",
                     str(tmp_path / "curve.json")]) == 0
     curve = load_batch_curve(tmp_path / "curve.json")
     assert (curve.batches, curve.context, curve.dtype, curve.threads) == ((1, 3), 8, "float32", 1)
     assert "the curve of batches is in" in capsys.readouterr().out
+    timed, whole = [], batch_costs.batch_of
+    monkeypatch.setattr(batch_costs, "batch_of", lambda opened, batch: timed.append(batch) or whole(opened, batch))
     prompts, saved = ["bench", *words[0], *words[1][:2], "--methods", "ar"], ["--cost", str(tmp_path / "curve.json")]
     for name, batch, more in (("one", 1, saved), ("saved", 3, saved), ("own", 2, [])):
         assert cli.run([*prompts, *more, "--batch", str(batch), "--out", str(tmp_path / name)]) == 0
@@ -51,6 +54,7 @@ def test_a_curve_of_batches_is_measured_and_saved_and_sizes_the_drafts_of_its_ba
         assert kept.batch == batch
         assert (kept.seconds == (curve.seconds[batch // 2],)) is bool(more)
         assert not json.loads((tmp_path / name / "summary.json").read_text())["settings"]["warnings"][1:]
+    assert timed == [2]                            # so many at once, where no curve was given
     assert "not of 4" in refused([*prompts, *saved, "--batch", "4", "--out", str(tmp_path / "4")], capsys)
     saved[1] = str(tmp_path / "own" / "cost.json")
     assert "is of 2 sequences" in refused([*prompts, *saved, "--batch", "3", "--out", str(tmp_path / "3")], capsys)
