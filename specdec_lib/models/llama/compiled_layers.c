@@ -43,7 +43,7 @@ static void keep(const Taps *taps, int64_t level, const char *y, int64_t rows) {
 }
 
 /* x [all] goes through `count` layers from layer `first` on, by way of y: they write to y, to x, to y and so on. Its
- * rows are those of so many sequences, whose first ones hold the memory of all. Keeps taps; 1 = no memory. */
+ * rows are those of so many sequences: `qkv` and `attended` of the first one hold the rows of all. 1 = no memory. */
 int through(const Code *code, const Layer *layers, int64_t first, int64_t count, const Rows *rows, int64_t sequences,
             int64_t all, void *x, void *y) {
     for (int64_t i = 0; i < count; i++) {
