@@ -36,8 +36,13 @@ class AnswerStore:
     @property
     def size(self) -> int:
         """Number of tokens, including one gap after each answer."""
+        return len(self.automaton.tokens)
+
+    @property
+    def automaton(self) -> SuffixAutomaton:
+        """The index of all answers."""
         self._read_in()
-        return len(self._automaton.tokens)
+        return self._automaton
 
     def add(self, answer: Sequence[int]) -> None:
         """Add one answer; an empty one is ignored."""
@@ -50,8 +55,7 @@ class AnswerStore:
 
     def find(self, tokens: tuple[int, ...]) -> CorpusMatch:
         """The longest suffix of `tokens`, at most 64 tokens, that occurs in an earlier answer."""
-        self._read_in()
-        return CorpusMatch(*self._automaton.find(tokens[-DEEPEST:]))
+        return CorpusMatch(*self.automaton.find(tokens[-DEEPEST:]))
 
     def following(self, start: int, n: int) -> tuple[int, ...]:
         """At most `n` tokens from `start` on, up to the end of the answer."""
