@@ -15,21 +15,22 @@ from specdec_lib.types import Method
 
 def make(kit: Kit, worth: float = 1.5, copy: int | None = None, depth: int = 5, width: int = 4,
          nodes: int | None = None, least: float = 0.25, price: float | None = None, rule: str = MATCH,
-         factor: float | None = None, counts: float = 0.0) -> Method:
+         factor: float | None = None, counts: float = 0.0, remember: int = 0) -> Method:
     """Drafts continuations of at most `copy` nodes that are worth `worth` tokens, else a tree as `eagle2`.
 
     Nodes default to twice what the cost curve allows and `copy` to twice as many again, since each must be worth its
-    row.
+    row. `remember` is the number of tokens of earlier answers that are continued as well.
     """
     nodes = 2 * kit.nodes if nodes is None else nodes
     copy = 2 * nodes if copy is None else copy
     when = kit.part("one-source", source="suffix-decoding", depth=copy, nodes=copy, other="eagle2", other_depth=depth,
                     other_width=wide_enough(width, depth, nodes), other_nodes=nodes, least=least)
-    what = kit.part("switch", drafters={"suffix-decoding": {"worth": worth, "rule": rule, "factor": factor},
-                                        "eagle2": {"price": price, "counts": counts}})
+    continued = {"worth": worth, "rule": rule, "factor": factor, "remember": remember}
+    what = kit.part("switch", drafters={"suffix-decoding": continued, "eagle2": {"price": price, "counts": counts}})
     return Method(when, what, kit.part("match"))
 
 
 CARD = Card("suffix-decoding+eagle2", idea="continue the text's suffixes, else a trained layer's most probable tree",
             source="Oliaro et al. 2025, SuffixDecoding", make=make, notebook="21b_what_suffix_decoding",
-            parts=("one-source", "suffix-decoding", "eagle2", "switch", "match"))
+            parts=("one-source", "suffix-decoding", "eagle2", "switch", "match"),
+            learns_across_prompts=True)            # with `remember`, which is off by default
