@@ -14,6 +14,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterable
 from heapq import heappop, heappush
+from itertools import islice
 from typing import NamedTuple
 
 from specdec_lib.cost.row_costs import FREE, RowCosts
@@ -23,6 +24,7 @@ from specdec_lib.index.trees import copy_probability
 from specdec_lib.types import ROOT, Budget
 
 SHARES, MATCH = "shares", "match"
+MOST = 8                                           # suffixes that are continued, longest first; a loop has hundreds
 
 
 class Grown(NamedTuple):
@@ -70,12 +72,12 @@ class OpenNode(NamedTuple):
 
 def best_continuation(text: SuffixAutomaton, suffixes: Iterable[Suffix], growth: GrowthLimits,
                       own: bool = True) -> Grown:
-    """Of the trees that continue these suffixes, longest first, the one with the highest gain, the longer on a tie.
+    """Of the trees that continue the first of these suffixes the one with the highest gain, the longer on a tie.
 
-    The suffixes are the `own` ones of the text, or those of another text that occur in this one.
+    The suffixes are the `own` ones of the text, or those of another text that occur in this one, longest first.
     """
     best = Grown()
-    for suffix in suffixes:
+    for suffix in islice(suffixes, MOST):
         if growth.most(suffix.length) > best.gain:             # no node gains more than a token
             grown = grow(text, suffix, growth, own)
             best = max(best, grown, key=lambda one: one.gain)
@@ -92,7 +94,10 @@ def grow(text: SuffixAutomaton, suffix: Suffix, growth: GrowthLimits, own: bool 
     waiting: list[OpenNode] = []
 
     def offer(parent: int, state: int, depth: int, chance: float) -> None:
-        for confidence, token, after in followers(text, state, suffix.length, depth, growth, own, chance):
+        if own and not text.followers(state):      # at the end of the text: the suffix goes on there as it did before
+            state = suffix.state
+        for confidence, token, after in followers(text, state, suffix.length + depth - 1, growth, chance,
+                                                  own and state == suffix.state):
             heappush(waiting, OpenNode(-chance * confidence, len(waiting) + len(joined), parent, token, after, depth,
                                    confidence))
 
@@ -109,15 +114,15 @@ def grow(text: SuffixAutomaton, suffix: Suffix, growth: GrowthLimits, own: bool 
                  tuple(node.confidence for node in kept), chances, sum(chances) - rows(len(kept)), suffix.length)
 
 
-def followers(text: SuffixAutomaton, state: int, match: int, depth: int, growth: GrowthLimits, own: bool,
-              path: float) -> list[tuple[float, int, int]]:
-    """The tokens that followed a state: each with its chance, the likeliest first, and the state after it.
+def followers(text: SuffixAutomaton, state: int, match: int, growth: GrowthLimits, path: float = 1.0,
+              at_end: bool = False) -> list[tuple[float, int, int]]:
+    """The tokens that followed a state after `match` tokens: each with its chance, the likeliest first, and its state.
 
-    `depth` is that of these tokens below a suffix of `match` tokens, and `path` the chance of what lies between.
+    `path` is the chance of what was drafted before; `at_end` says that one occurrence is the end of the text, which has
+    not gone on yet.
     """
-    ends = 1 if own and depth == 1 else 0          # the suffix at the end of the text has not gone on yet
-    seen = text.count(state) - ends
-    doubt = ends if growth.rule == SHARES else 1 / copy_probability(match + depth - 1) - 1
+    seen = text.count(state) - at_end
+    doubt = at_end if growth.rule == SHARES else 1 / copy_probability(match) - 1
     found = []
     for token, after in text.followers(state).items():
         chance = min(1.0, text.count(after) / (seen + doubt))  # beyond the automaton's climb `seen` may be too small

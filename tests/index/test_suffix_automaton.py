@@ -64,7 +64,7 @@ def test_after_going_back_to_a_shorter_session_it_agrees_with_brute_force(tokens
 
 
 def inside(automaton):
-    return (automaton._next, automaton._link, automaton._length, automaton._first, automaton._recent,
+    return (automaton._next, automaton._link, automaton._length, automaton._first, automaton._recent, automaton._count,
             automaton._state, automaton._repeat, automaton._undo)
 
 
@@ -114,3 +114,48 @@ def test_the_longest_suffix_of_another_text_agrees_with_brute_force(letters):
         automaton = SuffixAutomaton()
         automaton.read(tokens)
         assert automaton.find(other) == want
+
+
+def occurrences(tokens, part):
+    return sum(tokens[i:i + len(part)] == part for i in range(len(tokens) - len(part) + 1))
+
+
+@pytest.mark.parametrize("letters", [1, 2, 3, 8])
+def test_repeated_suffixes_and_their_occurrences_agree_with_brute_force(letters):
+    rng = random.Random(30 + letters)
+    for _ in range(6):
+        tokens, automaton = text(rng, 40, letters), SuffixAutomaton()
+        for n in range(1, len(tokens) + 1):
+            automaton.read(tokens[:n])
+            counts = {length: occurrences(tokens[:n], tokens[n - length:n]) for length in range(1, n)}
+            longest_of = {count: max(length for length in counts if counts[length] == count)
+                          for count in counts.values() if count > 1}
+            found = list(automaton.repeated())
+            assert {automaton.count(one.state): one.length for one in found} == longest_of
+            assert [one.length for one in found] == sorted(longest_of.values(), reverse=True)
+
+
+@pytest.mark.parametrize("letters", [2, 3])
+def test_what_followed_a_suffix_and_how_often_agrees_with_brute_force(letters):
+    rng = random.Random(40 + letters)
+    for _ in range(20):
+        tokens, automaton = text(rng, 40, letters), SuffixAutomaton()
+        automaton.read(tokens)
+        for suffix in automaton.repeated():
+            part = tokens[len(tokens) - suffix.length:]
+            wanted = {token: occurrences(tokens, (*part, token)) for token in range(letters)}
+            found = {token: automaton.count(state) for token, state in automaton.followers(suffix.state).items()}
+            assert found == {token: count for token, count in wanted.items() if count}
+
+
+def test_suffixes_of_another_text_and_their_occurrences_agree_with_brute_force():
+    rng = random.Random(50)
+    for _ in range(40):
+        tokens, other = text(rng, 40, 3), text(rng, 12, 3)
+        automaton = SuffixAutomaton()
+        automaton.read(tokens)
+        counts = {length: occurrences(tokens, other[len(other) - length:]) for length in range(1, len(other) + 1)}
+        found = {one.length: automaton.count(one.state) for one in automaton.suffixes(other)}
+        assert max(found, default=0) == max((length for length, count in counts.items() if count), default=0)
+        assert all(counts[length] == count for length, count in found.items())
+        assert set(found.values()) == {count for count in counts.values() if count}
