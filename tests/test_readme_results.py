@@ -17,6 +17,7 @@ ROWS = re.findall(r"^\| `([^`]+)` \| (yes|no) \| (.*) \|$", TOLD, re.M)
 LATER = "diffuspec(depth=4,first=2)"
 PAPER = "diffuspec(rule='printed',shortest=20,longest=30,growth=10,score='sum')"
 TRIGGER = "sam+eagle2+trigger(theta=1.5,match=1)"
+HYBRID, REMEMBERING = "suffix-decoding+eagle2", "suffix-decoding(remember=100000) (warm)"
 RATIOS = {("spec-bench", "respec-relaxed", "eagle2"): "1.12 times (1.09 to 1.15)",
           ("spec-bench", "respec-relaxed", "sam+eagle2"): "1.04 times (1.02 to 1.05)",
           ("spec-bench", "respec", "sam+eagle2"): "1.00 times (0.99 to 1.01)",
@@ -26,6 +27,9 @@ RATIOS = {("spec-bench", "respec-relaxed", "eagle2"): "1.12 times (1.09 to 1.15)
           ("respec", "respec", "sam+eagle2"): "1.05 times (1.02 to 1.07)",
           ("respec", TRIGGER, "sam+eagle2"): "0.91 times (0.88 to 0.95)",
           ("respec-amx", "respec", "sam+eagle2"): "0.94 times (0.91 to 0.98)",
+          ("suffix-decoding", "suffix-decoding", "sam"): "1.05 times (1.02 to 1.08)",
+          ("suffix-decoding", HYBRID, "respec"): "1.02 times, 0.996 to 1.05",
+          ("similar", REMEMBERING, "suffix-decoding"): "1.12 times (1.01 to 1.29)",
           ("diffuspec", PAPER, "ar"): "0.51 times (0.44 to 0.58)",
           ("diffuspec", "diffuspec", "diffusion-draft(depth=4)"): "0.94 times (0.92 to 0.97)",
           ("diffuspec", "diffuspec", "diffuspec(depth=4)"): "1.03 times (1.01 to 1.05)",

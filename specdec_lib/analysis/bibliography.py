@@ -19,7 +19,7 @@ WORKS = {
     "2401.10774": "Medusa", "2402.12374": "Sequoia", "2402.14160": "RSD", "2404.15778": "BASS",
     "2406.03736": "Ou et al., RADD", "2406.11838": "MAR", "2406.14066": "SmartSpec", "2408.05636": "SpecDiff",
     "2408.07978": "Daliri et al.", "2408.11049": "MagicDec", "2408.11850": "PEARL",
-    "2410.17891": "DiffuLLaMA", "2410.18351": "AdaEDL",
+    "2410.17891": "DiffuLLaMA", "2410.18351": "AdaEDL", "2411.04975": "SuffixDecoding",
     "2411.11925": "Continuous speculative decoding", "2411.18462": "SVIP", "2412.18910": "AdaEAGLE",
     "2502.09992": "LLaDA", "2502.14856": "FR-Spec", "2502.16982": "Liu et al., Muon",
     "2503.00307": "ReMDM", "2503.00784": "DuoDecoding",
