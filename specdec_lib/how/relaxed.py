@@ -22,7 +22,7 @@ from specdec_lib.scores import Scores
 from specdec_lib.trees import Path, longest_path
 from specdec_lib.types import ROOT, Draft, How, RandomNumbers, Refusal, Session, Verdict
 
-COPIERS = ("feedback-retrieval", "suffix-automaton", "prompt-lookup")
+COPIERS = ("feedback-retrieval", "suffix-automaton", "suffix-decoding", "prompt-lookup")
 SPARED = ("control", "digit", "fence")             # fields of Facts; end tokens are always spared
 
 

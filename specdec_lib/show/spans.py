@@ -12,11 +12,11 @@ from math import ceil
 
 from specdec_lib.analysis.respec_replay import ReplayedSetting
 from specdec_lib.figures.theme import SERIES
+from specdec_lib.how.relaxed import COPIERS
 from specdec_lib.show.html import Html, visible
 from specdec_lib.show.toy_text import Names, naming
 from specdec_lib.types import ROOT, Round, Session
 
-COPIERS = ("feedback-retrieval", "suffix-automaton", "prompt-lookup")
 TARGET = "the target's own"
 LOOKS = {"copied": (SERIES[0][0], "solid"), "model-drafted": (SERIES[4][0], "dashed"), TARGET: ("", "none")}
 SHOWN = 3                                          # rejected tokens of a round that are written out

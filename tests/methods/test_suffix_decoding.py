@@ -89,3 +89,10 @@ def test_each_drafter_has_a_budget_of_its_own():
     assert (head, tree.depth, tree.nodes) == ("eagle2", 5, 12)
     assert tree.stop is not None
     assert own.stop is None
+
+
+def test_the_relaxed_rule_is_for_continuations_and_the_strict_one_for_the_head():
+    relaxed = catalog.build(f"{HYBRID}@relaxed", network_kit(None)).how
+    assert "suffix-decoding" in relaxed.sources
+    assert "eagle2" not in relaxed.sources
+    assert not catalog.card_of(f"{HYBRID}@relaxed").lossless
