@@ -132,7 +132,7 @@ def test_a_file_that_is_missing_or_empty_or_not_text_is_refused(tmp_path):
 
 
 def test_every_turn_of_the_shipped_prompts_is_known():
-    lines = [line for name in ("repeating", "tuning", "workbook")
+    lines = [line for name in ("repeating", "similar", "tuning", "workbook")
              for line in (SHIPPED / f"{name}.jsonl").read_text().split("\n")]
     assert shipped() == [turn for line in lines if line.strip() for turn in json.loads(line)["turns"]]
     assert not any(map(Sieve(shipped()).admit, shipped()))
