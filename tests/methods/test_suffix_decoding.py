@@ -7,6 +7,7 @@ import pytest
 from specdec_lib import catalog
 from specdec_lib.cards import Kit
 from specdec_lib.loop import decode
+from specdec_lib.memory.answers import earlier_answers
 from specdec_lib.types import NO_DICE
 from tests.worlds import PROMPT, Scripted, network_kit
 
@@ -96,3 +97,13 @@ def test_the_relaxed_rule_is_for_continuations_and_the_strict_one_for_the_head()
     assert "suffix-decoding" in relaxed.sources
     assert "eagle2" not in relaxed.sources
     assert not catalog.card_of(f"{HYBRID}@relaxed").lossless
+
+
+def test_parameters_of_the_hybrid_reach_its_drafters():
+    kit = network_kit(None)
+    drafters = catalog.build(f"{HYBRID}(remember=50,factor=2.0,rule='shares',worth=0.5,counts=0.25)", kit).what.drafters
+    continued, head = drafters["suffix-decoding"], drafters["eagle2"]
+    assert (continued.factor, continued.rule, continued.worth) == (2.0, "shares", 0.5)
+    assert continued.answers is earlier_answers(kit, 50)
+    assert head.counts.weight == 0.25
+    assert catalog.build(HYBRID, network_kit(None)).what.drafters["eagle2"].counts is None
