@@ -9,9 +9,10 @@ The function is pure: it takes the choices by name and returns a Figure, a value
 from __future__ import annotations
 
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from functools import cache, partial
 from itertools import product
+from math import prod
 from typing import Any, cast
 
 import plotly.graph_objects as go
@@ -214,15 +215,20 @@ def lay_out(view: go.FigureWidget, new: go.Figure) -> None:
             view.layout[name] = wanted.get(name)
 
 
+def one_off(start: tuple[int, ...], sizes: Sequence[int]) -> list[tuple[int, ...]]:
+    """The start, and every combination in which one control alone is off its place there, in order."""
+    moved = {(*start[:at], step, *start[at + 1:]) for at, size in enumerate(sizes) for step in range(size)}
+    return sorted(moved | {start})
+
+
 def _exported(figure, first: dict, moved: dict[str, Choices]) -> Html:
     """Every combination drawn in advance; of more than GRID those in which one control is off its start."""
     for name, steps in moved.items():
         if len(steps.values) > STEPS:
             raise ValueError(f"{name} has {len(steps.values)} values: an exported slider takes {STEPS} at most")
     start = tuple(steps.place for steps in moved.values())
-    places = list(product(*(range(len(steps.values)) for steps in moved.values())))
-    if len(places) > GRID:
-        places = [place for place in places if sum(a != b for a, b in zip(place, start, strict=True)) < 2]
+    sizes = [len(steps.values) for steps in moved.values()]
+    places = list(product(*map(range, sizes))) if prod(sizes) <= GRID else one_off(start, sizes)
 
     def drawn(place: tuple[int, ...]):
         chosen = {name: steps.values[i] for (name, steps), i in zip(moved.items(), place, strict=True)}

@@ -12,8 +12,6 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
 
-from torch import Tensor
-
 from specdec_lib.intervals import bootstrap
 from specdec_lib.trees import offered
 from specdec_lib.types import Round, Session
@@ -62,8 +60,8 @@ def row(round: Round) -> Row:
     said = draft.source or (round.budget.source,) * len(draft)
     source = said[path[0]] if path else (said[0] if said else "")
     rows = list(round.row_stats.rows)
-    two, best = round.row_stats.logits[rows, :2].tolist(), likeliest(round.row_stats.ids[rows],
-                                                                     round.row_stats.logits[rows])
+    ids, logits = round.row_stats.tops
+    two, best = [logits[row][:2] for row in rows], [likeliest(ids[row], logits[row]) for row in rows]
     scored = (round.ahead and round.ahead.scored) or len(draft) + 1
     return Row(source, len(draft), len(path), offered(round), len(emitted), draft.depth, scored,
                *round.seconds[:4], -sum(round.logprobs), emitted,
@@ -73,10 +71,9 @@ def row(round: Round) -> Row:
                *(round.ahead[:3] if round.ahead else ()), kept=round.ahead.kept if round.ahead else None)
 
 
-def likeliest(ids: Tensor, logits: Tensor) -> list[set[int]]:
-    """The best token of each row [rows, k], with those that tie with it."""
-    return [{token for token, logit in zip(*row, strict=True) if logit == row[1][0]}
-            for row in zip(ids.tolist(), logits.tolist(), strict=True)]
+def likeliest(ids: Sequence[int], logits: Sequence[float]) -> set[int]:
+    """The best token of a row, whose best stand first, with those that tie with it."""
+    return {token for token, logit in zip(ids, logits, strict=True) if logit == logits[0]}
 
 
 def rows(session: Session) -> tuple[Row, ...]:

@@ -49,7 +49,7 @@ def grid(words: Sequence[str], columns: int, confidence: Sequence[float | None] 
     where = [(at % columns, at // columns) for at in range(len(words))]
     hints = [hint(words[at], given[at], shade[at], order.get(at), at in revised, at in wrong)
              for at in range(len(words))]
-    figure = go.Figure(layout=go.Layout(template=TEMPLATE))
+    figure = go.Figure({"layout": {"template": TEMPLATE}})
     figure.add_heatmap(z=in_lines([0.0 if grey else None for grey in given], columns), colorscale=[[0, "#DDDDDD"],
                        [1, "#DDDDDD"]], showscale=False, hoverinfo="skip")
     figure.add_heatmap(z=in_lines(shade, columns), zmin=0, zmax=1, colorscale=SHADES, hoverinfo="skip",

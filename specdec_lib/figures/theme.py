@@ -64,11 +64,15 @@ TEMPLATE = go.layout.Template(layout={
 
 
 def canvas(title: str, x: str, y: str) -> go.Figure:
-    """An empty figure with a title and named axes; a title of more than two lines makes it taller."""
-    figure, said = go.Figure(layout=go.Layout(template=TEMPLATE)), wrapped(title)
-    more, layout = LINE * max(0, said.count("<br>") - 1), cast(Any, TEMPLATE.layout)
-    figure.update_layout(title=said, xaxis={"title": x}, yaxis={"title": wrapped(y, 36)})
-    return figure.update_layout(height=layout.height + more, margin={"t": layout.margin.t + more}) if more else figure
+    """An empty figure with a title and named axes; a title of more than two lines makes it taller.
+
+    Made of one dictionary: each further object or update has Plotly check the whole template again.
+    """
+    said, layout = wrapped(title), cast(Any, TEMPLATE.layout)
+    more = LINE * max(0, said.count("<br>") - 1)
+    taller = {"height": layout.height + more, "margin": {"t": layout.margin.t + more}} if more else {}
+    return go.Figure({"layout": {"template": TEMPLATE, "title": {"text": said}, "xaxis": {"title": {"text": x}},
+                                 "yaxis": {"title": {"text": wrapped(y, 36)}}, **taller}})
 
 
 def with_legend(figure: go.Figure) -> go.Figure:

@@ -26,7 +26,7 @@ from torch import Tensor
 from specdec_lib.files import write_atomically
 from specdec_lib.models import threads
 from specdec_lib.models.by_drafter import ByDrafter, to_add
-from specdec_lib.scores import RowStats, Scores, TokenStats
+from specdec_lib.scores import ListedRowStats, RowStats, Scores, TokenStats
 from specdec_lib.types import ROOT, Budget, Draft, Lattice, Refusal
 
 FORMAT = 2
@@ -113,7 +113,7 @@ class Replay:
             place = rec.prompt + before
             on_path = before >= 0 and place + 1 < len(rec.tokens) and draft.tokens[node] == rec.tokens[place]
             rows.append(before + 1 if on_path else -1)
-        return Scores(_dense(rec, rows), row_stats=_row_stats(rec, rows))
+        return RecordedScores(rec, rows)
 
     def features(self, tokens: tuple[int, ...]) -> Tensor:
         raise Refusal("a recording holds no hidden states: run the model itself for a drafter that needs features")
@@ -122,20 +122,43 @@ class Replay:
         raise Refusal("a recording has no layers to leave early: run the model itself")
 
 
+class RecordedScores(Scores):
+    """Recorded rows; the statistics answer most questions, and logits of the whole vocabulary are made when asked for.
+
+    A row of -1 lies off the recorded path: its token is -1 and all its logits are -inf.
+    """
+
+    def __init__(self, recording: Recording, rows: list[int]):
+        self.recording, self.rows, self.ids = recording, rows, None
+        self._row_stats = _row_stats(recording, rows)
+
+    def __len__(self) -> int:
+        return len(self.rows)
+
+    @property
+    def columns(self) -> int:
+        return self.recording.about["vocab"]
+
+    @cached_property
+    def given(self) -> Tensor:
+        logits = torch.full((len(self.rows), self.columns), float("-inf"))
+        index = torch.tensor(self.rows)
+        known, told = index >= 0, self.recording.row_stats
+        logits[known] = logits[known].scatter(1, told.ids[index[known]], told.logits[index[known]])
+        return logits
+
+    def logit(self, row: int, token: int) -> float:
+        ids, logits = self._row_stats.tops
+        return logits[row][ids[row].index(token)] if token in ids[row] else float("-inf")
+
+
 def _row_stats(rec: Recording, rows: list[int]) -> RowStats:
-    index = torch.tensor(rows)
-    ids = torch.where(index[:, None] >= 0, rec.row_stats.ids[index], -1)
+    ids, logits = rec.row_stats.tops
+    off = [-1] * rec.row_stats.kept
     lse = tuple(rec.row_stats.lse[row] if row >= 0 else 0.0 for row in rows)
     entropy = tuple(rec.row_stats.entropy[row] if row >= 0 else 0.0 for row in rows)
-    return RowStats(ids, rec.row_stats.logits[index], tuple(range(len(rows))), lse, entropy)
-
-
-def _dense(rec: Recording, rows: list[int]) -> Tensor:
-    logits = torch.full((len(rows), rec.about["vocab"]), float("-inf"))
-    index = torch.tensor(rows)
-    known = index >= 0
-    logits[known] = logits[known].scatter(1, rec.row_stats.ids[index[known]], rec.row_stats.logits[index[known]])
-    return logits
+    return ListedRowStats(([ids[row] if row >= 0 else off for row in rows], [logits[row] for row in rows]),
+                          rec.row_stats.logits.dtype, tuple(range(len(rows))), lse, entropy)
 
 
 # --- on disk: flat arrays, no draft that is the beginning of a longer one, and a JSON header -------------------------
@@ -239,7 +262,7 @@ def _assemble(arrays: dict[str, Tensor], prompt: int, about: dict, trees: dict[s
 
 def _cut(drafts: tuple[Draft, ...], length: int) -> tuple[Draft, ...]:
     """The first nodes of each draft: the draft of a drafter of chains at a smaller length."""
-    return tuple(draft.keep(tuple(range(min(length, len(draft))))) for draft in drafts)
+    return tuple(draft.first(length) for draft in drafts)
 
 
 def _same(one: dict[str, Tensor], other: dict[str, Tensor]) -> bool:

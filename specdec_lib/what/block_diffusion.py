@@ -56,7 +56,7 @@ class BlockDiffusion:
         if curve is None:
             return draft
         own = self.drafting * curve(1, context)
-        return draft.keep(tuple(range(profitable_length(draft.confidence, lambda n: own + curve(n + 1, context)))))
+        return draft.first(profitable_length(draft.confidence, lambda n: own + curve(n + 1, context)))
 
     def lattice(self, session: Session, depth: int, top: int = 16) -> Lattice:
         """The most probable tokens of the first `depth` slots under each slot's distribution, before any correction.

@@ -116,7 +116,7 @@ def joined(draft: Draft, more: Draft, stop: Stop | None) -> tuple[Draft, bool]:
     fires = (n for n in range(len(draft) + 1, len(tokens) + 1) if stop and stop(stats[:n]))
     end = next(fires, None)
     whole = Draft(tokens, tuple(range(ROOT, len(tokens) - 1)), draft.q + more.q, stats, draft.source + more.source)
-    return (whole, False) if end is None else (whole.keep(tuple(range(end))), True)
+    return (whole, False) if end is None else (whole.first(end), True)
 
 
 def drafter_names(stack: str) -> tuple[str, ...]:
