@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from functools import lru_cache
 from math import sqrt
 from statistics import NormalDist
 
@@ -25,15 +26,23 @@ def bootstrap(sides: Sequence[Sequence[Sequence[float]]], statistic: Callable[..
     count = len(sides[0])
     if count < FEWEST:
         return None
-    pick = np.random.default_rng(seed).integers(count, size=(draws, count))
+    times = resamples(count, draws, seed)
     with np.errstate(divide="ignore", invalid="ignore"):
-        drawn = statistic(*(np.asarray(side, float)[pick].sum(1) for side in sides))
+        drawn = statistic(*(times @ np.asarray(side, float) for side in sides))
     drawn = drawn[~np.isnan(drawn)]
     if not len(drawn):
         return None
     with np.errstate(invalid="ignore"):            # nothing lies halfway to infinity
         ends = np.quantile(drawn, tails(count))
     return ends.tolist() if np.isfinite(ends).all() else None
+
+
+@lru_cache(8)
+def resamples(count: int, draws: int, seed: int) -> np.ndarray:
+    """How often each draw takes each of `count` prompts [draws, count]; kept, since a report draws for many methods."""
+    pick = np.random.default_rng(seed).integers(count, size=(draws, count))
+    return np.bincount((pick + count * np.arange(draws)[:, None]).ravel(), minlength=draws * count).reshape(
+        draws, count).astype(float)
 
 
 def tails(count: int) -> tuple[float, float]:

@@ -82,7 +82,7 @@ def moved_together(mode: AbsentDevice, name: str, count: int = 3) -> list[int]:
     shared = in_batch(kit.target)
     for place in range(count):
         own = replace(kit, target=shared.member(kit.target), indexes={}, memory={})
-        requests.append(BatchRequest(begin(tuple(range(40 + place)), 10), own.target, catalog.build(name, own)))
+        requests.append(BatchRequest(begin(tuple(range(40 + place)), 6), own.target, catalog.build(name, own)))
 
     def score(asked):
         found = shared.score(asked)
@@ -104,7 +104,7 @@ def main(names: list[str], static: bool) -> None:
         for name in names:
             kit = output_kit(NAME, static)
             method, rounds, waits, before = catalog.build(name, kit), [], [], 0
-            for session in decode(tuple(range(40)), kit.target, *method, max_new_tokens=8):
+            for session in decode(tuple(range(40)), kit.target, *method, max_new_tokens=5):
                 rounds.append(mode.moved - before)
                 waits.append(mode.waited)
                 before = mode.moved

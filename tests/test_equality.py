@@ -26,7 +26,7 @@ from specdec_lib.loop import decode
 from specdec_lib.sampling import Sampling
 from specdec_lib.training.recipes import NGRAM
 
-MARGIN, CUT = 1e-3, 800                            # logits; characters of a sample prompt
+MARGIN, CUT = 1e-3, 400                            # logits; characters of a sample prompt
 TRAINED = {name for name in checkpoint_names(SHIPPED)                   # what drafters there are for the default target
            if read_card(SHIPPED, name)["target"]["name"] == "smollm2-135m"}
 METHODS = [name for name, card in catalog.methods().items()

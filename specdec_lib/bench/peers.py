@@ -77,7 +77,7 @@ class Peer:
 
     def options(self, room: int) -> dict:
         """A generation config of our own, so that the model's folder and the last call have no effect."""
-        from transformers import GenerationConfig
+        from transformers.generation.configuration_utils import GenerationConfig
 
         sampled = {} if self.sampling is None else asdict(self.sampling)       # named there as here
         config = GenerationConfig(max_new_tokens=room, do_sample=bool(sampled), num_beams=1, use_cache=True,

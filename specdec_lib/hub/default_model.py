@@ -106,7 +106,8 @@ def rotary_halves(rows: np.ndarray, heads: int) -> np.ndarray:
 
 def write_config(reader, tied: bool, into: Path) -> None:
     """config.json and generation_config.json from the GGUF's metadata."""
-    from transformers import GenerationConfig, LlamaConfig
+    from transformers.generation.configuration_utils import GenerationConfig
+    from transformers.models.llama.configuration_llama import LlamaConfig
 
     llama = {key: gguf_number(reader, f"llama.{key}") for key in (
         "embedding_length", "feed_forward_length", "block_count", "attention.head_count",

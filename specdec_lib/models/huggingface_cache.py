@@ -70,6 +70,6 @@ class PastRows:
 
 
 def new_past():
-    from transformers import DynamicCache
+    from transformers.cache_utils import DynamicCache
 
     return DynamicCache()

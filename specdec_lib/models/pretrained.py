@@ -6,6 +6,7 @@ Asked nothing, transformers would ask on the terminal whether to run such code.
 from __future__ import annotations
 
 import json
+from importlib import import_module
 from pathlib import Path
 from typing import Any
 
@@ -20,13 +21,12 @@ def pretrained(kind: str, folder: str | Path, **options) -> Any:
     Raises Refusal for a config that names code to fetch, and whatever transformers raises for a folder that needs code
     of its own or cannot be read.
     """
-    import transformers
     from transformers.utils import logging
 
     logging.disable_progress_bar()
     refuse_kernels(Path(folder))
-    return getattr(transformers, kind).from_pretrained(folder, local_files_only=True, trust_remote_code=False,
-                                                       **options)
+    kinds = import_module("transformers")          # not `import`: a type checker would read all its models
+    return getattr(kinds, kind).from_pretrained(folder, local_files_only=True, trust_remote_code=False, **options)
 
 
 def refuse_kernels(folder: Path) -> None:

@@ -75,7 +75,8 @@ def toy_checkpoint(name: str, target: Transformer, steps: int = 80, base: Checkp
     A recipe that starts from another checkpoint uses `base`, or trains one first for as many steps.
     """
     with TemporaryDirectory() as folder:
-        lessons = make_dataset(target, ToyText(), toy_answers(target), Path(folder) / "features", rows=ROWS, batch=256)
+        said = toy_answers(target, answers_for(steps))
+        lessons = make_dataset(target, ToyText(), said, Path(folder) / "features", rows=ROWS, batch=256)
         which, drafter = fit_toy(name, target, lessons, Path(folder), steps, base)
         made = unsaved_checkpoint(name, drafter)
         parts = which.parts(made.meta)
@@ -87,6 +88,11 @@ def toy_checkpoint(name: str, target: Transformer, steps: int = 80, base: Checkp
                                  checkpoints_for(which, made)) for part in parts]
     measured = {when: toy_rates(name, parts, each) for when, each in found.items()}
     return replace(made, card={"name": name, "measured": measured})
+
+
+def answers_for(steps: int) -> int:
+    """How many answers a toy's drafter is taught with: fewer for a quick run, where most of the time makes them."""
+    return max(120, min(400, 5 * steps))
 
 
 def fit_toy(name: str, target: Transformer, lessons: Dataset, folder: Path, steps: int,
