@@ -163,6 +163,12 @@ def deterministic_tree(chains: Iterable[Sequence[int]], nodes: int, source: str 
     return Draft(tuple(tokens), tuple(parents), source=(source,) * len(tokens) if source else ())
 
 
+def first_nodes(draft: Draft, count: int) -> Draft:
+    """The draft of its first `count` nodes, which are a tree since parents come first; all where there are no more."""
+    return Draft(draft.tokens[:count], draft.parents[:count], draft.q[:count], draft.stats[:count],
+                 draft.source[:count], draft.confidence[:count], draft.notes)
+
+
 def prune(draft: Draft, budget: Budget) -> Draft:
     """What this budget would have allowed of a larger draft: by depth, by number of nodes, and cut by its stop rule.
 

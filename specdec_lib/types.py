@@ -140,11 +140,6 @@ class Draft:
         tokens, q, stats, source, confidence = (tuple(values[i] for i in nodes) if values else () for values in parts)
         return Draft(tokens, tuple(place[self.parents[i]] for i in nodes), q, stats, source, confidence, self.notes)
 
-    def first(self, count: int) -> Draft:
-        """The draft of the first `count` nodes; all of them where there are no more."""
-        return Draft(self.tokens[:count], self.parents[:count], self.q[:count], self.stats[:count], self.source[:count],
-                     self.confidence[:count], self.notes)
-
     def bare(self) -> Draft:
         """The same without its distributions, as rounds and recordings keep it."""
         return replace(self, q=()) if self.q else self

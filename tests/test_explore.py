@@ -8,7 +8,7 @@ import plotly.graph_objects as go
 import pytest
 
 from specdec_lib import figures, show
-from specdec_lib.explore import Choices, Screen, explore, redraw
+from specdec_lib.explore import Choices, Screen, explore, one_off, redraw
 from specdec_lib.types import Refusal
 
 
@@ -255,3 +255,10 @@ def test_a_number_to_start_at_is_put_among_the_numbers(mode):
     assert explore(bars, k=found).layout.title.text == "k is 3 and alpha is 0.5"
     with pytest.raises(ValueError, match="starts at 3"):
         Choices("a", "b", start=3)
+
+
+def test_of_too_many_combinations_those_with_one_control_off_its_start_are_drawn():
+    start, sizes = (1, 0, 2), (3, 1, 4)
+    every = [(a, b, c) for a in range(3) for b in range(1) for c in range(4)]
+    near = [one for one in every if sum(x != y for x, y in zip(one, start, strict=True)) < 2]
+    assert one_off(start, sizes) == near

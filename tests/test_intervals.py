@@ -70,6 +70,13 @@ def test_a_draw_takes_a_prompt_on_all_sides():
     assert bootstrap([one, other], lambda a, b: ratio(b) - ratio(a)) == pytest.approx([1.0, 1.0])
 
 
+def test_draws_take_as_many_prompts_as_there_are_and_total_what_they_took():
+    side, ends = [[float(2 ** place), 1.0] for place in range(7)], []
+    bootstrap([side], lambda totals: ends.extend(totals.tolist()) or totals[:, 0], draws=50, seed=3)
+    pick = np.random.default_rng(3).integers(7, size=(50, 7))
+    assert ends == [[float(sum(2 ** place for place in one)), 7.0] for one in pick.tolist()]
+
+
 def test_fewer_than_five_prompts_have_no_interval():
     assert bootstrap([[(1.0, 1.0)] * 4], ratio) is None
     assert bootstrap([[(1.0, 1.0)] * 5], ratio) == [1.0, 1.0]

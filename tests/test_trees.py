@@ -12,6 +12,7 @@ from specdec_lib.scores import Scores
 from specdec_lib.trees import (
     deterministic_chain,
     deterministic_tree,
+    first_nodes,
     grow,
     grow_chains,
     likeliest,
@@ -169,3 +170,10 @@ def test_nothing_is_drafted_after_a_token_that_the_drafter_lacks():
     depths = [readable(Budget(6), SimpleNamespace(context=None, vocab=vocab), begin((1, 7, 3), 20)).depth
               for vocab in (7, 8)]
     assert depths == [0, 6]
+
+
+@pytest.mark.parametrize("count", range(5))
+def test_the_first_nodes_of_a_tree_are_what_keeping_them_gives(count):
+    whole = Draft((4, 5, 6), (ROOT, 0, ROOT), q=(None,) * 3, source=("a", "b", "a"), confidence=(.5, .4, .3),
+                  notes={"n": 1})
+    assert first_nodes(whole, count) == whole.keep(tuple(range(min(count, 3))))

@@ -123,9 +123,11 @@ def followers(text: SuffixAutomaton, state: int, match: int, growth: GrowthLimit
     """
     seen = text.count(state) - at_end
     doubt = at_end if growth.rule == SHARES else 1 / copy_probability(match) - 1
-    found = []
-    for token, after in text.followers(state).items():
-        chance = min(1.0, text.count(after) / (seen + doubt))  # beyond the automaton's climb `seen` may be too small
-        if path * chance >= growth.least and token != GAP:
+    found: list[tuple[float, int, int]] = []
+    for count, token, after in text.ranked(state):
+        chance = min(1.0, count / (seen + doubt))  # beyond the automaton's climb `seen` may be too small
+        if len(found) == growth.budget.width or path * chance < growth.least:
+            break
+        if token != GAP:
             found.append((chance, token, after))
-    return sorted(found, key=lambda one: -one[0])[:growth.budget.width]
+    return found

@@ -13,7 +13,8 @@ position may be an older occurrence, and the number too small.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
+from operator import itemgetter
 from typing import NamedTuple
 
 from specdec_lib.index.sequences import common_prefix
@@ -47,6 +48,7 @@ class SuffixAutomaton:
         self._state = [0]                          # per prefix: the state of the whole of it
         self._repeat = [Repeat()]                  # per prefix
         self._undo: list[tuple] = []               # per token: the changes of reading it
+        self._ranked: dict[int, Sequence[tuple[int, int, int]]] = {}      # by state, see `ranked`
 
     @property
     def repeat(self) -> Repeat:
@@ -56,6 +58,7 @@ class SuffixAutomaton:
     def read(self, tokens: tuple[int, ...]) -> Repeat:
         """Set the text to these tokens: go back to the common prefix, read the rest, return `repeat`."""
         if tokens is not self.tokens:
+            self._ranked.clear()
             keep = common_prefix(self.tokens, tokens)
             for end in range(len(self.tokens) - 1, keep - 1, -1):
                 self._take_back(self.tokens[end])
@@ -85,6 +88,14 @@ class SuffixAutomaton:
     def followers(self, state: int) -> Mapping[int, int]:
         """The tokens that follow the substrings of a state somewhere in the text, and the state of each with it."""
         return self._next[state]
+
+    def ranked(self, state: int) -> Sequence[tuple[int, int, int]]:
+        """What `followers` has, as (how often, token, state), the most frequent first; kept until the text changes."""
+        if state not in self._ranked:
+            count = self._count
+            found = [(count[after], token, after) for token, after in self._next[state].items()]
+            self._ranked[state] = sorted(found, key=itemgetter(0), reverse=True)
+        return self._ranked[state]
 
     def _upwards(self, suffix: Suffix) -> Iterator[Suffix]:
         while suffix.state > 0:

@@ -26,7 +26,9 @@ from torch import Tensor
 from specdec_lib.files import write_atomically
 from specdec_lib.models import threads
 from specdec_lib.models.by_drafter import ByDrafter, to_add
-from specdec_lib.scores import ListedRowStats, RowStats, Scores, TokenStats
+from specdec_lib.models.recorded_scores import RecordedScores
+from specdec_lib.scores import RowStats, TokenStats
+from specdec_lib.trees import first_nodes
 from specdec_lib.types import ROOT, Budget, Draft, Lattice, Refusal
 
 FORMAT = 2
@@ -100,7 +102,7 @@ class Replay:
     def prefill(self, tokens: tuple[int, ...]) -> None:
         """Nothing to feed; the context is checked at the first forward."""
 
-    def __call__(self, tokens: tuple[int, ...], draft: Draft) -> Scores:
+    def __call__(self, tokens: tuple[int, ...], draft: Draft) -> RecordedScores:
         """Rows on the recorded path as recorded, top 64 (the rest -inf); rows off it hold token -1, never reached."""
         rec = self.recording
         if tokens != rec.tokens[:len(tokens)] or not rec.prompt <= len(tokens) < len(rec.tokens):
@@ -113,52 +115,13 @@ class Replay:
             place = rec.prompt + before
             on_path = before >= 0 and place + 1 < len(rec.tokens) and draft.tokens[node] == rec.tokens[place]
             rows.append(before + 1 if on_path else -1)
-        return RecordedScores(rec, rows)
+        return RecordedScores(rec.row_stats, rec.about["vocab"], rows)
 
     def features(self, tokens: tuple[int, ...]) -> Tensor:
         raise Refusal("a recording holds no hidden states: run the model itself for a drafter that needs features")
 
     def exit(self, layer: int) -> Replay:
         raise Refusal("a recording has no layers to leave early: run the model itself")
-
-
-class RecordedScores(Scores):
-    """Recorded rows; the statistics answer most questions, and logits of the whole vocabulary are made when asked for.
-
-    A row of -1 lies off the recorded path: its token is -1 and all its logits are -inf.
-    """
-
-    def __init__(self, recording: Recording, rows: list[int]):
-        self.recording, self.rows, self.ids = recording, rows, None
-        self._row_stats = _row_stats(recording, rows)
-
-    def __len__(self) -> int:
-        return len(self.rows)
-
-    @property
-    def columns(self) -> int:
-        return self.recording.about["vocab"]
-
-    @cached_property
-    def given(self) -> Tensor:
-        logits = torch.full((len(self.rows), self.columns), float("-inf"))
-        index = torch.tensor(self.rows)
-        known, told = index >= 0, self.recording.row_stats
-        logits[known] = logits[known].scatter(1, told.ids[index[known]], told.logits[index[known]])
-        return logits
-
-    def logit(self, row: int, token: int) -> float:
-        ids, logits = self._row_stats.tops
-        return logits[row][ids[row].index(token)] if token in ids[row] else float("-inf")
-
-
-def _row_stats(rec: Recording, rows: list[int]) -> RowStats:
-    ids, logits = rec.row_stats.tops
-    off = [-1] * rec.row_stats.kept
-    lse = tuple(rec.row_stats.lse[row] if row >= 0 else 0.0 for row in rows)
-    entropy = tuple(rec.row_stats.entropy[row] if row >= 0 else 0.0 for row in rows)
-    return ListedRowStats(([ids[row] if row >= 0 else off for row in rows], [logits[row] for row in rows]),
-                          rec.row_stats.logits.dtype, tuple(range(len(rows))), lse, entropy)
 
 
 # --- on disk: flat arrays, no draft that is the beginning of a longer one, and a JSON header -------------------------
@@ -262,7 +225,7 @@ def _assemble(arrays: dict[str, Tensor], prompt: int, about: dict, trees: dict[s
 
 def _cut(drafts: tuple[Draft, ...], length: int) -> tuple[Draft, ...]:
     """The first nodes of each draft: the draft of a drafter of chains at a smaller length."""
-    return tuple(draft.first(length) for draft in drafts)
+    return tuple(first_nodes(draft, length) for draft in drafts)
 
 
 def _same(one: dict[str, Tensor], other: dict[str, Tensor]) -> bool:

@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING, cast
 
 from specdec_lib.cards import Card, ForwardCost, Kit
 from specdec_lib.cost.lengths import expected_rates
-from specdec_lib.trees import prune
+from specdec_lib.trees import first_nodes, prune
 from specdec_lib.types import Budget, Draft, Lattice, RandomNumbers, Refusal, Session, up_to_end
 
 if TYPE_CHECKING:
@@ -56,7 +56,7 @@ class BlockDiffusion:
         if curve is None:
             return draft
         own = self.drafting * curve(1, context)
-        return draft.first(profitable_length(draft.confidence, lambda n: own + curve(n + 1, context)))
+        return first_nodes(draft, profitable_length(draft.confidence, lambda n: own + curve(n + 1, context)))
 
     def lattice(self, session: Session, depth: int, top: int = 16) -> Lattice:
         """The most probable tokens of the first `depth` slots under each slot's distribution, before any correction.

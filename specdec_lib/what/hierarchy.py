@@ -18,7 +18,7 @@ from typing import NamedTuple
 
 from specdec_lib.cards import Card, Kit
 from specdec_lib.speculate import Speculation, as_draft, speculate
-from specdec_lib.trees import grow, readable, with_notes
+from specdec_lib.trees import first_nodes, grow, readable, with_notes
 from specdec_lib.types import LM, ROOT, Budget, Draft, How, RandomNumbers, Refusal, Session, Stop, What
 
 NAME = "hierarchy"
@@ -116,7 +116,7 @@ def joined(draft: Draft, more: Draft, stop: Stop | None) -> tuple[Draft, bool]:
     fires = (n for n in range(len(draft) + 1, len(tokens) + 1) if stop and stop(stats[:n]))
     end = next(fires, None)
     whole = Draft(tokens, tuple(range(ROOT, len(tokens) - 1)), draft.q + more.q, stats, draft.source + more.source)
-    return (whole, False) if end is None else (whole.first(end), True)
+    return (whole, False) if end is None else (first_nodes(whole, end), True)
 
 
 def drafter_names(stack: str) -> tuple[str, ...]:

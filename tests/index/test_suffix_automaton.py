@@ -148,6 +148,17 @@ def test_what_followed_a_suffix_and_how_often_agrees_with_brute_force(letters):
             assert found == {token: count for token, count in wanted.items() if count}
 
 
+def test_followers_are_ranked_by_how_often_and_anew_when_the_text_changes():
+    rng, automaton = random.Random(60), SuffixAutomaton()
+    for length in (30, 31, 40, 12, 60):            # 12: a session that goes back
+        automaton.read(text(random.Random(61), 60, 3)[:length] if rng.random() < 0.9 else text(rng, length, 3))
+        for suffix in automaton.repeated():
+            ranked = automaton.ranked(suffix.state)
+            assert sorted(token for _, token, _ in ranked) == sorted(automaton.followers(suffix.state))
+            assert all(automaton.count(state) == count for count, _, state in ranked)
+            assert [count for count, *_ in ranked] == sorted((count for count, *_ in ranked), reverse=True)
+
+
 def test_suffixes_of_another_text_and_their_occurrences_agree_with_brute_force():
     rng = random.Random(50)
     for _ in range(40):

@@ -149,6 +149,19 @@ def test_rows_off_the_path_hold_no_token_of_the_target(recording):
     assert best == (right, recording.output[1], -1, -1)
 
 
+def test_recorded_rows_have_the_logits_of_their_likeliest_tokens_and_no_others(recording):
+    scores, told = Replay(recording)(PROMPT, Draft((recording.output[0], 95), (-1, 0))), recording.row_stats
+    assert (len(scores), scores.columns) == (3, 96)
+    for row in (0, 1):
+        ids = told.ids[row].tolist()
+        dense = {token: logit for token, logit in enumerate(scores.given[row].tolist()) if logit > -torch.inf}
+        assert dense == dict(zip(ids, told.logits[row].tolist(), strict=True))
+        assert [scores.logit(row, token) for token in range(96)] == scores.given[row].tolist()
+    assert (scores.given[2] == -torch.inf).all()
+    assert scores.logit(2, 95) == -torch.inf
+    assert scores.row_stats((0, 1), 3).lse == told.lse[:2]
+
+
 def test_flipped_bits_of_a_recording_are_found_and_the_file_stays(recording, tmp_path):
     path = tmp_path / "a.safetensors"
     save_recording(recording, path)
