@@ -192,7 +192,7 @@ def decodes_in(folder: Path) -> list[Decode]:
 
 
 def placed_rows(table: pa.Table) -> Iterator[tuple[tuple, Row]]:
-    """Each round with the place of its turn; read by columns, which takes a quarter of the time of reading records."""
+    """Each round with the place of its turn; read by columns, which is faster than record by record."""
     rows = map(Row._make, zip(*(values_of(table, name) for name in Row._fields), strict=True))
     return zip(zip(*(values_of(table, name) for name, _ in Q), strict=True), rows, strict=True)
 
