@@ -17,7 +17,7 @@ ONE_BOX = {"when": "rooms: when, what, how", "what": "rooms: when, what, how", "
            "scores": "core", "types": "core", "dice": "core", "sampling": "core", "exact": "core", "trees": "core",
            "topk": "core", "lattice": "core", "acceptance": "core", "specs": "core", "speculate": "core",
            "parameters": "core", "intervals": "core", "running_fold": "core", "cards": "core", "by_name": "core",
-           "files": "core", "lazy": "core", "sharing": "core",
+           "files": "core", "collection": "core", "lazy": "core", "sharing": "core",
            "loop": "loop, measure", "measure": "loop, measure",
            "methods": "methods, catalog",
            "catalog": "methods, catalog",

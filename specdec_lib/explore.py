@@ -17,6 +17,7 @@ from typing import Any, cast
 
 import plotly.graph_objects as go
 
+from specdec_lib.collection import without_collection
 from specdec_lib.show.html import Html, Stack, as_html
 from specdec_lib.show.page_controls import page_with_controls
 from specdec_lib.types import Refusal
@@ -234,6 +235,7 @@ def _exported(figure, first: dict, moved: dict[str, Choices]) -> Html:
         chosen = {name: steps.values[i] for (name, steps), i in zip(moved.items(), place, strict=True)}
         return figure(**{**first, **chosen})
 
-    pages = {place: drawn(place) for place in places}
+    with without_collection():
+        pages = {place: drawn(place) for place in places}
     controls = [(steps.label(name), steps.labels, steps.named) for name, steps in moved.items()]
     return page_with_controls(controls, start, pages)

@@ -18,7 +18,13 @@ LARGEST = 2 ** 31 - 1                             # of a whole number, in size
 
 def defaults(card: Card) -> dict[str, Any]:
     """The parameters that a spec of this card may give, in order, with their defaults."""
-    return {name: one.default for name, one in list(inspect.signature(card.make).parameters.items())[1:]}
+    return dict(defaults_of(card.make))
+
+
+@lru_cache(maxsize=1024)
+def defaults_of(make: Callable[..., Any]) -> tuple[tuple[str, Any], ...]:
+    """What `make` takes beside the kit, read once: parts are made anew for every answer."""
+    return tuple((name, one.default) for name, one in list(inspect.signature(make).parameters.items())[1:])
 
 
 def check_parameters(card: Card, values: Mapping[str, Any]) -> None:

@@ -1,5 +1,6 @@
 """Tiny checkpoints of every family with random weights, saved the way transformers saves them."""
 
+import gc
 import importlib
 import pkgutil
 import random
@@ -60,6 +61,8 @@ def all_modules():
     """Loads the whole package before any test: a module first loaded while a name is patched keeps the patch."""
     for module in pkgutil.walk_packages(specdec_lib.__path__, "specdec_lib."):
         importlib.import_module(module.name)
+    gc.collect()
+    gc.freeze()                                    # these, and what pytest knows of ten thousand tests, are no garbage
 
 
 @pytest.fixture(scope="session")

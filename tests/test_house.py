@@ -15,7 +15,7 @@ ROOMS = ("when", "what", "how")
 # From the bottom up: a module imports its own folder and what stands below. The longest name that fits counts.
 FLOORS = [("lazy",), ("topk",), ("scores",), ("types",), ("cards",), ("sharing",),
           ("dice", "files", "by_name", "sampling", "exact", "lattice", "linked_slots", "acceptance", "trees", "specs",
-           "speculate", "parameters", "intervals", "running_fold"),
+           "speculate", "parameters", "intervals", "running_fold", "collection"),
           ("cost.lengths", "cost.curves", "cost.refit", "cost.hierarchy", "cost.levels", "cost.batches",
            "cost.row_costs"), ("models",),
           ("cost.flops", "cost.roofline"), ("hub",),

@@ -15,6 +15,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 
+from specdec_lib.collection import without_collection
 from specdec_lib.files import refuse_special
 from specdec_lib.measure import Cost, Row
 from specdec_lib.types import Refusal
@@ -163,6 +164,7 @@ def check_finished(folder: Path, summary: Any, tables: Sequence[str] = TABLES) -
             raise Refusal(f"the finished run in {folder} is incomplete, its {name} {why}: {remedy}") from None
 
 
+@without_collection()
 def read_results(folder: Path | str) -> list[Decode]:
     """The decodes written to this folder, in order; Refusal where its tables are not those of a run."""
     try:

@@ -21,6 +21,7 @@ from specdec_lib.bench.prompts import Prompt, known_name
 from specdec_lib.bench.results import Decode, select
 from specdec_lib.bench.run_folder import RunFolder
 from specdec_lib.bench.runners import Runner, make_runners
+from specdec_lib.collection import beside_what_is_loaded
 from specdec_lib.cost.curves import CostCurve
 from specdec_lib.hub.chat_template import Message
 from specdec_lib.hub.tokenizer import text_of
@@ -39,9 +40,10 @@ def run_bench(plan: Plan, world: Environment, prompts: Sequence[Prompt], out: st
     """Runs or resumes the plan in the folder `out` and returns its summary; a finished run is only read.
 
     `curve` is called once, at a run's start; a resume uses the curve that the run began with. With `refits` it is
-    refitted to the run's own forwards after each prompt.
+    refitted to the run's own forwards after each prompt. What is loaded before is not searched for garbage meanwhile: a
+    search through it, in whichever decode it falls, takes longer than ten rounds.
     """
-    with RunFolder.alone(out, plan) as folder:
+    with RunFolder.alone(out, plan) as folder, beside_what_is_loaded():
         return folder.summary() or run_rest(folder, plan, world, prompts, curve, progress, refits)
 
 

@@ -29,6 +29,7 @@ LAUNCHER = [sys.executable, "-m", "ipykernel_launcher"]
 # that reads variables then which a kernel may have otherwise, as transformers does (HF_HUB_OFFLINE).
 IMPORTED = ["ipykernel.kernelapp", "ipykernel.ipkernel", "nbformat", "pandas", "pyarrow.parquet", "torch",
             "torch._dynamo", "safetensors.torch"]
+SEARCHES = 20_000, 20, 50                          # thresholds of the collector: notebooks make much and drop little
 STARTING = Lock()                                  # one start at a time: each hides the main module
 
 
@@ -113,6 +114,7 @@ def no_interrupt() -> Iterator[None]:
 def serve(words: Sequence[str], folder: str, variables: Mapping[str, str]) -> None:
     """The kernel: in a group of its own, in this folder, with exactly these variables, until it is shut down."""
     gc.freeze()                                    # what was imported is no garbage and need not be searched for it
+    gc.set_threshold(*SEARCHES)
     os.setsid()
     signal.pthread_sigmask(signal.SIG_UNBLOCK, {signal.SIGINT})
     os.chdir(folder)

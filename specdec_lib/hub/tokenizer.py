@@ -24,6 +24,7 @@ from specdec_lib.types import Refusal
 
 HALF = "\ufffd"                                    # what decoding gives for a character that lacks bytes
 BYTE = re.compile(r"<0x([0-9A-F]{2})>")            # how some vocabularies spell a single byte
+DIGIT = re.compile("[0-9]")
 FILES = ("tokenizer.json", "tokenizer_config.json", "tokenizer.model")
 AUTO, PLAIN = "AutoTokenizer", "TokenizersBackend"          # classes of transformers
 
@@ -231,7 +232,7 @@ def token_facts(tokenizer: Any, end: frozenset[int], vocab: int, context: int | 
     return TokenizerFacts(
         end=end,
         control=control,
-        digit=frozenset(t for t, piece in pieces.items() if t not in control and re.search("[0-9]", piece)),
+        digit=frozenset(t for t, piece in pieces.items() if t not in control and DIGIT.search(piece)),
         fence=frozenset(t for t, piece in pieces.items() if t not in control and "```" in piece),
         vocab=vocab,
         context=context,

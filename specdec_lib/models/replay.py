@@ -23,6 +23,7 @@ from safetensors import SafetensorError, safe_open
 from safetensors.torch import save_file
 from torch import Tensor
 
+from specdec_lib.collection import without_collection
 from specdec_lib.files import write_atomically
 from specdec_lib.models import threads
 from specdec_lib.models.by_drafter import ByDrafter, to_add
@@ -172,6 +173,7 @@ def shipped_recordings(folder: Path = SHIPPED) -> dict[str, Path]:
     return {path.stem: path for path in sorted(folder.glob("*.safetensors"))}
 
 
+@without_collection()
 def load_recording(path: Path | str) -> Recording:
     """Reads a recording; Refusal where it is missing, cut short or of another format. Replaying takes one thread."""
     threads.for_short_work()

@@ -82,7 +82,8 @@ def in_tiles(weight: Tensor, code: LinearCode) -> Tensor:
     """
     out, into = weight.shape
     numbers = 4 // weight.element_size()
-    padded = F.pad(weight, (0, -into % (numbers * LANES), 0, -out % LANES)).view(WORD)     # torch moves words sooner
+    missing = (0, -into % (numbers * LANES), 0, -out % LANES)
+    padded = (F.pad(weight, missing) if any(missing) else weight.contiguous()).view(WORD)  # torch moves words sooner
     tiles = padded.view(-1, LANES, padded.shape[1]).permute(0, 2, 1)
     memory = in_large_pages((*tiles.shape, numbers), weight.dtype)
     for first, group in groups(memory.view(WORD)[..., 0], code):

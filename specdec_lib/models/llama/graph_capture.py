@@ -7,16 +7,15 @@ they run at the same time: each graph here takes a workspace of its own, from it
 
 from __future__ import annotations
 
-import gc
 import threading
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
 from functools import cache
 from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor
 
+from specdec_lib.collection import without_collection
 from specdec_lib.models.llama.cache import KVCache
 
 ALONE = "thread_local"                             # what other threads do meanwhile does not end a capture
@@ -50,7 +49,7 @@ def captured(compute: Callable[[], tuple[Tensor, ...]], cache: KVCache) -> tuple
     Where the work cannot be captured, its error is raised, and the graphs captured later use other memory.
     """
     device = cache.kv.device
-    with CAPTURING, without_collection():
+    with CAPTURING, without_collection():          # a graph that is freed meanwhile ends the capture
         here, streams = torch.cuda.current_stream(device), capture_streams(device)
         streams.first.wait_stream(here)
         with torch.cuda.stream(streams.first):     # a first run outside the graph initialises the libraries
@@ -89,15 +88,3 @@ def first_work(device: torch.device) -> tuple[Tensor, ...]:
     Their memory goes with the last graph of a pool and cannot be had again.
     """
     return (torch.zeros(1, device=device).add(1),)
-
-
-@contextmanager
-def without_collection() -> Iterator[None]:
-    """No garbage is collected meanwhile: a graph that is freed while another one is captured ends that capture."""
-    before = gc.isenabled()
-    gc.disable()
-    try:
-        yield
-    finally:
-        if before:
-            gc.enable()

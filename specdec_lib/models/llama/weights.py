@@ -10,7 +10,7 @@ import json
 import re
 from collections.abc import Callable
 from dataclasses import dataclass, field
-from functools import cached_property
+from functools import cache, cached_property
 from pathlib import Path
 from typing import Any
 
@@ -153,9 +153,12 @@ def fuse_layer(shape: LlamaConfig, get: Get, prefix: str, put: Callable[[Tensor]
     """One layer: query, key and value become one matrix, gate and up another."""
     def join(names: tuple[str, ...], biased: bool, norm: str | None = None, scale: float = 1.0) -> Linear:
         """Joins matrices; the first is multiplied by `scale`, all by the norm before them, and then rounded."""
-        weights = [wide(get(f"{prefix}{name}.weight")) for name in names]
-        weights[0] = weights[0] * scale
-        weight = torch.cat(weights) * (1 if norm is None else get(prefix + norm))
+        weights = [get(f"{prefix}{name}.weight") for name in names]
+        if scale != 1:
+            weights[0] = wide(weights[0]) * scale
+        weight = weights[0] if len(weights) == 1 else torch.cat(weights)
+        if norm is not None:
+            weight = wide(weight).mul_(get(prefix + norm))
         biases = [wide(get(f"{prefix}{name}.bias")) for name in names] if biased else []
         return linear(put(weight), put(torch.cat([biases[0] * scale, *biases[1:]])) if biased else None)
 
@@ -279,12 +282,12 @@ def reader(folder: str | Path) -> Get:
     from safetensors import safe_open
 
     where = safetensors_files(folder)
+    opened = cache(lambda path: safe_open(path, "pt"))
 
     def get(name: str) -> Tensor:
         if name not in where:
             raise Refusal(f"{folder} lacks the tensor {name}: the download is incomplete or the config is another"
                           " model's")
-        with safe_open(where[name], "pt") as file:
-            return file.get_tensor(name)
+        return opened(where[name]).get_tensor(name)
 
     return get

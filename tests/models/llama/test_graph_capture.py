@@ -8,8 +8,9 @@ from types import SimpleNamespace
 import pytest
 import torch
 
+from specdec_lib.collection import without_collection
 from specdec_lib.models.llama import graph_capture
-from specdec_lib.models.llama.graph_capture import captured, captures, without_collection
+from specdec_lib.models.llama.graph_capture import captured, captures
 
 DEVICE = torch.device("cpu")
 
