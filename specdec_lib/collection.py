@@ -1,7 +1,7 @@
-"""When Python's garbage collector searches, and through what.
+"""Keeping Python's garbage collector from searching what is no garbage.
 
-A search goes through every object of the process. With torch, pandas and plotly loaded these are a quarter of a million
-objects and 0.2 seconds of a slow core, and whoever makes many objects starts one search after another.
+A full search visits every object of the process. With torch, pandas and plotly loaded that takes tenths of a second,
+and code that makes many objects starts one search after another.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from contextlib import contextmanager
 
 @contextmanager
 def without_collection() -> Iterator[None]:
-    """No garbage is collected meanwhile, in any thread of this process. For work that makes much and drops little."""
+    """Turns the collector off in all threads of this process, for work that makes many objects and drops few."""
     before = gc.isenabled()
     gc.disable()
     try:
@@ -25,7 +25,7 @@ def without_collection() -> Iterator[None]:
 
 @contextmanager
 def beside_what_is_loaded() -> Iterator[None]:
-    """Meanwhile garbage is looked for among objects that are made meanwhile, and not among those of before."""
+    """Lets the collector search only objects that are made inside this context; older ones are searched after it."""
     if gc.get_freeze_count():                      # somebody keeps such objects apart already
         yield
         return

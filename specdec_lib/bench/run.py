@@ -40,8 +40,8 @@ def run_bench(plan: Plan, world: Environment, prompts: Sequence[Prompt], out: st
     """Runs or resumes the plan in the folder `out` and returns its summary; a finished run is only read.
 
     `curve` is called once, at a run's start; a resume uses the curve that the run began with. With `refits` it is
-    refitted to the run's own forwards after each prompt. What is loaded before is not searched for garbage meanwhile: a
-    search through it, in whichever decode it falls, takes longer than ten rounds.
+    refitted to the run's own forwards after each prompt. Objects loaded before the run are not searched for garbage
+    during it: a search takes as long as several rounds, and would be counted in whichever decode it falls.
     """
     with RunFolder.alone(out, plan) as folder, beside_what_is_loaded():
         return folder.summary() or run_rest(folder, plan, world, prompts, curve, progress, refits)
