@@ -8,7 +8,10 @@ TORCH  := $(shell grep '^torch==' constraints.txt)
 CACHE  := $${XDG_CACHE_HOME:-$$HOME/.cache}/specdec
 MODEL  := $(CACHE)/smollm2-135m-bcc81830/manifest.json
 SAMPLE := the_report or (exported_page and (40_respec or 41_diffuspec))
-PYTEST := PYTHONDONTWRITEBYTECODE= OMP_NUM_THREADS=1 $(BIN)/python -m pytest -q -n 2 --dist worksteal --durations 30 --durations-min 3
+PYTEST := OMP_NUM_THREADS=1 $(BIN)/python -m pytest -q -n 2 --dist worksteal --durations 30 --durations-min 3
+
+# Packages are compiled when they are first imported, and that is to be kept where a shell forbids it as well.
+export PYTHONDONTWRITEBYTECODE :=
 
 .DEFAULT_GOAL := help
 .PHONY: help setup model report test test-fast test-long test-browser test-browser-sample gpu site lint types lab clean-cache
@@ -28,7 +31,7 @@ test-fast: setup  ## the tests without the notebooks
 	$(PYTEST) -m "not cuda and not long and not browser and not notebooks" $(ARGS)
 
 test-long: setup  ## the long ones alone, with the extra seq2seq; CONTRIBUTING.md says what they are
-	@$(BIN)/python $(PINNED) --no-build-isolation -e '.[test,seq2seq]'
+	@sh .ci/install $(BIN)/python --no-build-isolation -e '.[test,seq2seq]'
 	$(BIN)/python -m pytest -q -m long $(ARGS)
 
 gpu: setup    ## tests, costs and all methods on a CUDA device, resumable: results/gpu; ARGS="--minutes 10"
@@ -58,15 +61,15 @@ clean-cache:  ## removes the converted models and everything else in the cache, 
 	@if [ -d "$(CACHE)" ]; then echo "removing $(CACHE):"; du -sh "$(CACHE)"/*; rm -rf -- "$(CACHE)"; \
 	else echo "nothing to remove, there is no $(CACHE)"; fi
 
-# torch comes first and by its exact version: an open range may bring gigabytes of another build.
+# torch comes first, by its exact version and from where pip finds it: an open range, or another index, may bring
+# gigabytes of another build. .ci/install brings the rest, torch's own needs included.
 # The stamp is touched last, so an interrupted installation is taken up again; a half-made environment is made anew.
 $(STAMP): pyproject.toml constraints.txt
 	@$(BIN)/python -m pip --version >/dev/null 2>&1 || \
 	{ python=$$(sh .ci/python) && echo "making $(VENV) with $$python" && "$$python" -m venv --clear $(VENV); }
-	@echo "installing pinned dependencies into $(VENV), minutes the first time"
-	@$(BIN)/python $(PINNED) setuptools
-	@$(BIN)/python $(PINNED) $(TORCH)
-	@$(BIN)/python $(PINNED) --no-build-isolation -e '.[test]'
+	@echo "installing pinned dependencies into $(VENV), a minute or more the first time"
+	@$(BIN)/python $(PINNED) --no-deps setuptools $(TORCH)
+	@sh .ci/install $(BIN)/python --no-build-isolation -e '.[test]'
 	@touch $@
 
 # Only the presence of the model is looked at here; its files are checked whenever it is loaded.

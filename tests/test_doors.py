@@ -97,6 +97,39 @@ def test_the_tests_of_a_change_are_make_test_and_a_sample_in_a_browser():
     assert os.access(ROOT / ".ci" / "run", os.X_OK)
 
 
+def install(tmp_path, configured: str = "", without: str = "") -> tuple[int, list[str]]:
+    """Exit code of .ci/install with a Python that notes what it is asked for and fails at the words `without`."""
+    asked, python = tmp_path / "asked", tmp_path / "python"
+    python.write_text(f"""#!/bin/sh
+echo "$*" >> "{asked}"
+case "$*" in
+    *config*) echo "{configured}" ;;
+    {without or "none"}*) exit 1 ;;
+esac
+""")
+    python.chmod(0o755)
+    done = subprocess.run(["sh", ".ci/install", str(python), "-e", ".[test]"], cwd=ROOT, timeout=120)
+    return done.returncode, [line.split("-m ")[1][:6] for line in asked.read_text().splitlines()
+                             if line.endswith(".[test]")]
+
+
+@pytest.mark.parametrize(("configured", "without", "tried"), [
+    ("global.extra-index-url='file:///wheels'", "", ["uv pip"]),            # pip's extra wheels are for torch
+    ("global.index-url='https://mirror'", "", ["pip in"]),                  # a mirror that uv knows nothing about
+    ("", "-m\\ pip\\ install*uv", ["pip in"]),                              # no uv for this machine
+    ("", "-m\\ uv", ["uv pip", "pip in"])])                                 # no way to its index
+def test_uv_installs_and_where_it_cannot_pip_does(configured, without, tried, tmp_path):
+    assert install(tmp_path, configured, without) == (0, tried)
+
+
+def test_an_installation_that_nothing_can_do_fails(tmp_path):
+    assert install(tmp_path, without="-m") == (1, ["pip in"])
+
+
+def test_the_installer_is_pinned_too():
+    assert "uv" in pins()
+
+
 @pytest.mark.parametrize("target", ["report", "test", "test-fast", "test-long", "test-browser", "test-browser-sample",
                                     "site", "lab"])
 def test_every_door_sets_up_first(target):
