@@ -24,6 +24,8 @@ SIZES = {"hidden_size": 48, "intermediate_size": 80, "num_hidden_layers": 3, "nu
          "vocab_size": VOCAB, "num_key_value_heads": 2, "initializer_range": 0.2, "max_position_embeddings": 2048}
 LLAMA3 = {"rope_type": "llama3", "rope_theta": 1000.0, "factor": 8.0, "low_freq_factor": 1.0, "high_freq_factor": 4.0,
           "original_max_position_embeddings": 64}
+YARN = {"rope_type": "yarn", "rope_theta": 1000.0, "factor": 8.0, "original_max_position_embeddings": 64,
+        "beta_fast": 4.0}
 FAMILIES = {
     "llama": lambda: transformers.LlamaConfig(**SIZES, rope_parameters={"rope_type": "default", "rope_theta": 500.0}),
     "llama3": lambda: transformers.LlamaConfig(**SIZES, rope_parameters=LLAMA3, tie_word_embeddings=True),
@@ -32,7 +34,12 @@ FAMILIES = {
         mlp_bias=True),
     "mistral": lambda: transformers.MistralConfig(**SIZES, sliding_window=None, head_dim=16),
     "qwen2": lambda: transformers.Qwen2Config(**SIZES, use_sliding_window=False),
-    "qwen3": lambda: transformers.Qwen3Config(**SIZES, head_dim=16, tie_word_embeddings=True)}
+    "qwen3": lambda: transformers.Qwen3Config(**SIZES, head_dim=16, tie_word_embeddings=True),
+    "phi3": lambda: transformers.Phi3Config(**SIZES, pad_token_id=0),
+    "granite": lambda: transformers.GraniteConfig(
+        **SIZES, embedding_multiplier=5.0, attention_multiplier=0.3, residual_multiplier=0.7, logits_scaling=3.0,
+        tie_word_embeddings=True, attention_bias=True),
+    "yarn": lambda: transformers.LlamaConfig(**SIZES, rope_parameters=YARN)}
 
 
 class Checkpoint:

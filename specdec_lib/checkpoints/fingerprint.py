@@ -20,6 +20,7 @@ from specdec_lib.models.llama.config import LlamaConfig
 from specdec_lib.types import LM, Refusal
 
 SAMPLE = 32                                        # weights taken from each of a few tensors
+ALSO_READ = {"llama3": ("low", "high", "original"), "yarn": ("low", "high", "original", "scale")}     # of a `Rope`
 TIES = 1 / 8                                       # share of them that rounding twice (over float16) may change
 
 
@@ -43,8 +44,9 @@ def architecture(shape: LlamaConfig, family: str | None = None) -> str:
     `family` names a model that transformers runs; None is our own decoder.
     """
     plain = asdict(shape) | {"eps": f"{shape.eps:.3g}", "context": None}
+    read = ("theta", "kind", "factor", *ALSO_READ.get(shape.rope.kind, ()))
     plain["rope"] = {name: value if name == "kind" else float(value) for name, value in plain["rope"].items()
-                     if shape.rope.kind == "llama3" or name in ("theta", "kind", "factor")}
+                     if name in read}
     return json_sha256(plain if family is None else plain | {"family": family})
 
 

@@ -86,4 +86,7 @@ def rope_settings(rope: Rope) -> dict[str, Any]:
     if rope.kind == "llama3":
         scaling |= {"low_freq_factor": rope.low, "high_freq_factor": rope.high,
                     "original_max_position_embeddings": rope.original}
+    if rope.kind == "yarn":
+        scaling |= {"beta_slow": rope.low, "beta_fast": rope.high, "attention_factor": rope.scale,
+                    "original_max_position_embeddings": rope.original}
     return {"rope_theta": rope.theta, "rope_scaling": scaling}

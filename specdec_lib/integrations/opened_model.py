@@ -24,8 +24,8 @@ from specdec_lib.hub import locate
 from specdec_lib.hub.tokenizer import Tokenizer, token_facts
 from specdec_lib.hub.vocab_overlap import fits_vocab
 from specdec_lib.models.huggingface import HuggingFace
-from specdec_lib.models.llama.config import LlamaConfig, config_of
-from specdec_lib.models.llama.stored_head import same_numbers
+from specdec_lib.models.llama.config import LlamaConfig
+from specdec_lib.models.llama.families import EMBEDDING, HEAD, as_llama
 from specdec_lib.models.llama.weights import LayerWeights, LlamaWeights, fuse_layer
 from specdec_lib.models.ngram import Ngram
 from specdec_lib.models.shared_weights import OutputMatrix, SharedWeights
@@ -154,11 +154,10 @@ def llama_view(model) -> LlamaWeights | SharedWeights | None:
     """
     state = {name: weight.detach() for name, weight in model.named_parameters() if weight.is_floating_point()}
     try:
-        shape = config_of(model.config.to_dict())
-        embedding, norm = state["model.embed_tokens.weight"], state["model.norm.weight"]
-        head = state.get("lm_head.weight", embedding) if shape.tied else state["lm_head.weight"]
-        shape = replace(shape, tied=shape.tied and same_numbers(head, embedding))
-        layers = LayersOnDemand(shape, state.__getitem__)
+        shape, get = as_llama(model.config.to_dict(), state, state.__getitem__)
+        embedding, norm = get(EMBEDDING), get("model.norm.weight")
+        head = embedding if shape.tied else get(HEAD)
+        layers = LayersOnDemand(shape, get)
         layers[-1].down.dense()                    # fails now where names are others, and not while decoding
     except (Refusal, KeyError):
         return None

@@ -54,7 +54,7 @@ def test_slightly_trained_weights_are_detected(checkpoint):
 
 
 @pytest.mark.parametrize("change", [{"layers": 3}, {"hidden": 24}, {"vocab": 32}, {"rope": Rope(500.0)}, {"eps": 1e-6},
-                                    {"rope": Rope(kind="linear", factor=2.0)}])
+                                    {"rope": Rope(kind="linear", factor=2.0)}, {"rope": Rope(kind="yarn")}])
 def test_another_shape_is_refused_with_the_command_that_makes_a_fitting_checkpoint(change):
     with pytest.raises(Refusal, match="mine has another architecture.*`specdec train eagle --target mine`"):
         compare(prints(replace(SHAPE, **change)), prints(), "eagle", "mine", "smollm2-135m")
@@ -64,6 +64,13 @@ def test_another_shape_is_refused_with_the_command_that_makes_a_fitting_checkpoi
                                   {"rope": Rope(original=99)}])
 def test_a_longer_context_and_the_roundings_of_a_config_are_no_other_architecture(same):
     assert architecture(replace(SHAPE, **same)) == architecture(SHAPE)
+
+
+def test_only_yarns_scale_of_cosines_is_part_of_an_architecture():
+    def hashes(kind):
+        return {architecture(replace(SHAPE, rope=Rope(kind=kind, factor=8.0, scale=scale))) for scale in (1.0, 1.2)}
+
+    assert [len(hashes(kind)) for kind in ("default", "linear", "llama3", "yarn")] == [1, 1, 1, 2]
 
 
 def test_another_vocabulary_and_the_same_pieces_in_another_order_are_refused():

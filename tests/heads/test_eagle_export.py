@@ -84,7 +84,8 @@ def test_the_config_says_what_the_head_is(model, tmp_path):
     assert {tensor.dtype for name, tensor in tensors.items() if name not in ("d2t", "t2d")} == {torch.float32}
 
 
-@pytest.mark.parametrize("rope", [Rope(500.0), Rope(500.0, "linear", 4.0), Rope(1000.0, "llama3", 8.0, 1.0, 4.0, 64)],
+@pytest.mark.parametrize("rope", [Rope(500.0), Rope(500.0, "linear", 4.0), Rope(1000.0, "llama3", 8.0, 1.0, 4.0, 64),
+                                  Rope(1000.0, "yarn", 8.0, 0.5, 16.0, 64, 1.2)],
                          ids=lambda rope: rope.kind)
 def test_the_angles_of_the_target_go_along(rope, tmp_path):
     shape = LlamaConfig(layers=4, hidden=24, heads=4, kv_heads=2, head_dim=4, mlp=40, vocab=97, context=64)

@@ -1,7 +1,7 @@
 """The shape of a Llama-family decoder, read from a transformers config, and its rotary angles.
 
-Families: Llama 2 and 3, Vicuna, SmolLM (`llama`), Mistral without a sliding window, Qwen2 and 2.5, Qwen3.
-Knows nothing about weights.
+Families: Llama 2 and 3, Vicuna, SmolLM (`llama`), Mistral without a sliding window, Qwen2 and 2.5, Qwen3; and those
+that `families.py` brings into a Llama's form, Phi-4 (`phi3`) and Granite. Knows nothing about weights.
 """
 
 from __future__ import annotations
@@ -18,7 +18,8 @@ from specdec_lib.types import Refusal
 
 NEEDED = ("num_hidden_layers", "hidden_size", "num_attention_heads", "intermediate_size", "vocab_size")
 FETCH = "fetch the model again"                    # what helps where a config cannot be meant
-FAMILIES = ("llama", "mistral", "qwen2", "qwen3")
+FAMILIES = ("llama", "mistral", "qwen2", "qwen3", "phi3", "granite")
+ORIGINAL = "original_max_position_embeddings"      # the context before a stretch, in Phi-3 outside the rotary part
 WINDOW = 4096                                      # of layers that slide where the config is silent, as in transformers
 
 
@@ -33,7 +34,7 @@ def is_positive(value: object) -> bool:
 
 @dataclass(frozen=True)
 class Rope:
-    """How positions become angles; `kind` is default, linear or llama3, whose four numbers are Llama 3.1's."""
+    """How positions become angles; `kind` is default, linear, llama3 (Llama 3.1's) or yarn (arXiv:2309.00071)."""
 
     theta: float = 10000.0
     kind: str = "default"
@@ -41,12 +42,15 @@ class Rope:
     low: float = 1.0                               # wavelengths longer than original / low are stretched in full
     high: float = 4.0                              # wavelengths shorter than original / high are left alone
     original: int = 8192                           # context before the stretch
+    scale: float = 1.0                             # of cosines and sines, YaRN's root of 1 / temperature
 
     def __post_init__(self):
-        if not all(map(is_positive, (self.theta, self.factor, self.low, self.high, self.original))):
+        if not all(map(is_positive, (self.theta, self.factor, self.low, self.high, self.original, self.scale))):
             raise Refusal(f"rotary angles come from numbers above 0, and the config.json says {self}: {FETCH}")
         if self.low == self.high:
             raise Refusal(f"rotary scaling stretches between two wavelengths, and both are {self.low}: {FETCH}")
+        if self.kind == "yarn" and self.theta == 1:
+            raise Refusal(f"with YaRN the rotary angles have no base of 1, as the config.json says: {FETCH}")
 
 
 @dataclass(frozen=True)
@@ -114,7 +118,7 @@ def shape_in(config: Mapping[str, Any]) -> LlamaConfig:
     context = given(config, "max_position_embeddings", 2048)
     if type(context) is not int or context < 1:
         raise Refusal(f"a model's context is a whole number above 0, and its config.json says {context!r}: {FETCH}")
-    window = config.get("sliding_window", WINDOW)
+    window = config.get("sliding_window", None if family == "phi3" else WINDOW)
     if window is not None and window < context and slides(config):
         raise UnsupportedConfig(f"a layer attends to a sliding window of {window} tokens inside a context of {context}")
     hidden, heads = config["hidden_size"], config["num_attention_heads"]
@@ -140,7 +144,7 @@ def given(config: Mapping[str, Any], name: str, otherwise: Any) -> Any:
 def slides(config: Mapping[str, Any]) -> bool:
     """Whether some layer attends to a window, if there is one."""
     kinds = config.get("layer_types")
-    if config["model_type"] == "mistral":
+    if config["model_type"] in ("mistral", "phi3"):
         return config.get("use_sliding_window", True)
     if kinds:                                      # of each layer; else the first `max_window_layers` attend in full
         return "sliding_attention" in kinds
@@ -153,14 +157,34 @@ def rope_of(config: Mapping[str, Any], context: int) -> Rope:
     scaling = config.get("rope_parameters") or config.get("rope_scaling") or {}
     theta = scaling.get("rope_theta") or config.get("rope_theta") or 10000.0
     kind = scaling.get("rope_type") or scaling.get("type") or "default"
-    if kind not in ("default", "linear", "llama3"):
-        raise UnsupportedConfig(f"rotary scaling {kind!r} is not one of default, linear, llama3")
-    if scaling.get("partial_rotary_factor", 1.0) != 1.0:
-        raise UnsupportedConfig(f"of each head a share of {scaling['partial_rotary_factor']} alone is rotated")
+    if kind not in ("default", "linear", "llama3", "yarn"):
+        raise UnsupportedConfig(f"rotary scaling {kind!r} is not one of default, linear, llama3, yarn")
+    share = scaling.get("partial_rotary_factor", given(config, "partial_rotary_factor", 1.0))
+    if share != 1.0:
+        raise UnsupportedConfig(f"of each head a share of {share} alone is rotated")
+    original = next((one[ORIGINAL] for one in (config, scaling) if one.get(ORIGINAL)), context)
     if kind == "llama3":
-        return Rope(theta, kind, scaling["factor"], scaling["low_freq_factor"], scaling["high_freq_factor"],
-                    scaling.get("original_max_position_embeddings") or context)
+        return Rope(theta, kind, scaling["factor"], scaling["low_freq_factor"], scaling["high_freq_factor"], original)
+    if kind == "yarn":
+        return yarn_of(scaling, theta, original, context)
     return Rope(theta, kind, scaling.get("factor") or 1.0)
+
+
+def yarn_of(scaling: Mapping[str, Any], theta: float, original: int, context: int) -> Rope:
+    """YaRN's angles from the rotary part of a config, filled in as transformers does."""
+    if not scaling.get("truncate", True):
+        raise UnsupportedConfig("the ends of its YaRN ramp are not whole pairs of coordinates")
+    factor = scaling.get("factor") or context / original
+    scale = scaling.get("attention_factor")
+    if scale is None:
+        one, all_dims = scaling.get("mscale"), scaling.get("mscale_all_dim")
+        scale = (yarn_scale(factor, one) / yarn_scale(factor, all_dims) if one and all_dims else yarn_scale(factor))
+    return Rope(theta, "yarn", factor, scaling.get("beta_slow") or 1, scaling.get("beta_fast") or 32, original, scale)
+
+
+def yarn_scale(factor: float, slope: float = 1.0) -> float:
+    """The scale of cosines and sines for a context stretched by this factor (arXiv:2309.00071: as fitted to Llama)."""
+    return 1.0 if factor <= 1 else 0.1 * slope * math.log(factor) + 1.0
 
 
 def frequencies(rope: Rope, head_dim: int) -> Tensor:
@@ -170,9 +194,20 @@ def frequencies(rope: Rope, head_dim: int) -> Tensor:
         return plain
     if rope.kind == "linear":
         return plain / rope.factor
+    if rope.kind == "yarn":
+        smooth = 1 - yarn_ramp(rope, head_dim)
+        return plain / rope.factor * (1 - smooth) + plain * smooth
     turns = rope.original * plain / (2 * math.pi)          # full turns within the original context
     smooth = ((turns - rope.low) / (rope.high - rope.low)).clamp(0, 1)
     return plain * (smooth + (1 - smooth) / rope.factor)
+
+
+def yarn_ramp(rope: Rope, head_dim: int) -> Tensor:
+    """How much of the stretch each pair of coordinates gets, 0 to 1: linear in the pair's number."""
+    first, last = (head_dim * math.log(rope.original / (turns * 2 * math.pi)) / (2 * math.log(rope.theta))
+                   for turns in (rope.high, rope.low))
+    first, last = max(math.floor(first), 0), min(math.ceil(last), head_dim - 1)
+    return ((torch.arange(head_dim // 2).float() - first) / (last - first or 0.001)).clamp(0, 1)
 
 
 def rope_table(shape: LlamaConfig, length: int, dtype: torch.dtype, device) -> tuple[Tensor, Tensor]:
@@ -182,5 +217,5 @@ def rope_table(shape: LlamaConfig, length: int, dtype: torch.dtype, device) -> t
     the rotation, so the forward negates nothing.
     """
     angles = torch.arange(length).float()[:, None] * frequencies(shape.rope, shape.head_dim)
-    cos, sin = angles.cos(), angles.sin()
+    cos, sin = angles.cos() * shape.rope.scale, angles.sin() * shape.rope.scale
     return torch.cat((cos, cos), -1).to(device, dtype), torch.cat((-sin, sin), -1).to(device, dtype)

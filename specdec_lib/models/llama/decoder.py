@@ -18,16 +18,16 @@ from specdec_lib.models.device import to_device, to_host
 from specdec_lib.models.llama.attention import hidden_block
 from specdec_lib.models.llama.cache import KVCache
 from specdec_lib.models.llama.cache_pool import Lease, earlier_nodes
-from specdec_lib.models.llama.config import LlamaConfig, config_of, rope_table
+from specdec_lib.models.llama.config import LlamaConfig, rope_table
 from specdec_lib.models.llama.cuda_graph import CapturedStep, Head, width_for
+from specdec_lib.models.llama.families import stored_weights
 from specdec_lib.models.llama.forward import LayerView, block_view, invariant_view, through_layers, view_of
 from specdec_lib.models.llama.four_bit_weights import Dtype, weights_of
 from specdec_lib.models.llama.kernels import compiled_attention, layout_of
 from specdec_lib.models.llama.logits_cache import LogitsCache
 from specdec_lib.models.llama.path_attention import PathAttention
 from specdec_lib.models.llama.row_stats import row_stats_of, tells, unpacked
-from specdec_lib.models.llama.stored_head import stored_weights
-from specdec_lib.models.llama.weights import LlamaWeights, random_weights, read_config
+from specdec_lib.models.llama.weights import LlamaWeights, random_weights
 from specdec_lib.scores import ListedRowStats, Scores
 from specdec_lib.types import Draft
 
@@ -67,7 +67,7 @@ class Transformer:
     def load(folder: str | Path, dtype: Dtype = torch.float32, device="cpu", layers: int | None = None,
              ids: Tensor | None = None) -> Transformer:
         """The checkpoint in this folder; its first `layers` layers, a head with the rows `ids`. Refusal if not ours."""
-        shape, get = stored_weights(config_of(read_config(folder)), folder)
+        shape, get = stored_weights(folder)
         return Transformer(weights_of(shape, get, dtype, device, layers, ids))
 
     @staticmethod

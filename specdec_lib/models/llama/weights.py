@@ -207,6 +207,7 @@ def size_of(shape: LlamaConfig, name: str) -> tuple[int, ...]:
     out, into = {"q_proj": (heads, shape.hidden), "k_proj": (pairs, shape.hidden), "v_proj": (pairs, shape.hidden),
                  "o_proj": (shape.hidden, heads), "gate_proj": (shape.mlp, shape.hidden),
                  "up_proj": (shape.mlp, shape.hidden), "down_proj": (shape.hidden, shape.mlp),
+                 "qkv_proj": (heads + 2 * pairs, shape.hidden), "gate_up_proj": (2 * shape.mlp, shape.hidden),
                  "embed_tokens": (shape.vocab, shape.hidden), "lm_head": (shape.vocab, shape.hidden)}[module]
     return (out,) if kind == "bias" else (out, into)
 

@@ -1,10 +1,12 @@
 """Configs of a folder: both spellings give one shape, and what is not of the family is refused by name."""
 
 import pytest
+import torch
 import transformers
+from transformers.models.llama.modeling_llama import LlamaRotaryEmbedding
 
 from specdec_lib.models.attention_span import is_windowed
-from specdec_lib.models.llama.config import UnsupportedConfig, config_of
+from specdec_lib.models.llama.config import UnsupportedConfig, config_of, rope_table
 from specdec_lib.types import Refusal
 
 CONFIG = {"model_type": "llama", "num_hidden_layers": 2, "hidden_size": 48, "num_attention_heads": 6, "vocab_size": 97,
@@ -44,15 +46,40 @@ def test_a_window_that_no_layer_slides_is_no_obstacle(config):
 
 @pytest.mark.parametrize("change", [{"model_type": "gpt2"}, {"hidden_act": "gelu"},
                                     {"quantization_config": {"bits": 4}},
-                                    {"rope_scaling": {"rope_type": "yarn", "factor": 4.0}}])
+                                    {"rope_scaling": {"rope_type": "longrope", "factor": 4.0}},
+                                    {"rope_scaling": {"rope_type": "yarn", "factor": 4.0, "truncate": False}},
+                                    {"model_type": "phi3", "sliding_window": 2047}])
 def test_what_is_not_of_the_family_is_left_to_transformers(change):
     with pytest.raises(UnsupportedConfig):
         config_of(CONFIG | change)
 
 
-def test_heads_that_are_rotated_in_part_are_left_to_transformers_and_the_reason_says_so():
+@pytest.mark.parametrize("change", [{"rope_parameters": {"rope_type": "default", "partial_rotary_factor": 0.5}},
+                                    {"model_type": "phi3", "partial_rotary_factor": 0.5}])
+def test_heads_that_are_rotated_in_part_are_left_to_transformers_and_the_reason_says_so(change):
     with pytest.raises(UnsupportedConfig, match=r"share of 0\.5 alone is rotated"):
-        config_of(CONFIG | {"rope_parameters": {"rope_type": "default", "partial_rotary_factor": 0.5}})
+        config_of(CONFIG | change)
+
+
+YARN = {"rope_type": "yarn", "rope_theta": 1000.0, "factor": 8.0}
+
+
+@pytest.mark.parametrize("scaling", [
+    YARN, YARN | {"original_max_position_embeddings": 64},
+    YARN | {"factor": None, "original_max_position_embeddings": 64}, YARN | {"factor": 0.5},
+    YARN | {"attention_factor": 1.7}, YARN | {"mscale": 0.8, "mscale_all_dim": 1.2},
+    YARN | {"mscale": 0.8}, YARN | {"beta_fast": 8.0, "beta_slow": 0.5, "original_max_position_embeddings": 256},
+    YARN | {"beta_fast": 1e-3, "beta_slow": 1e-4}, YARN | {"original_max_position_embeddings": 1}], ids=str)
+def test_yarns_angles_are_transformers(scaling):
+    theirs = LlamaRotaryEmbedding(transformers.AutoConfig.for_model(**CONFIG, rope_parameters=dict(scaling)))
+    cos, sin = theirs(torch.zeros(1), torch.arange(300)[None])
+    mine = rope_table(config_of(CONFIG | {"rope_parameters": scaling}), 300, torch.float32, "cpu")
+    torch.testing.assert_close(mine, (cos[0], torch.cat((-sin[0, :, :4], sin[0, :, 4:]), -1)), atol=1e-4, rtol=0)
+
+
+def test_a_base_of_one_makes_no_ramp_and_is_refused():
+    with pytest.raises(Refusal, match="no base of 1"):
+        config_of(CONFIG | {"rope_parameters": YARN | {"rope_theta": 1.0}})
 
 
 def test_both_spellings_of_the_rotary_settings_give_the_same_shape():

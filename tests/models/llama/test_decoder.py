@@ -17,7 +17,7 @@ from specdec_lib.types import ROOT, Budget, Draft, Verdict
 from tests.conftest import Checkpoint
 from tests.models.llama.distance import CLOSE, far
 
-FAMILIES = ("llama", "llama3", "llama linear", "mistral", "qwen2", "qwen3")
+FAMILIES = ("llama", "llama3", "llama linear", "mistral", "qwen2", "qwen3", "phi3", "granite", "yarn")
 
 
 def expected(tiny, path, tokens, draft, dtype=torch.float32):
@@ -64,7 +64,7 @@ def test_double_precision_agrees_with_transformers(checkpoint, words):
     assert far(scores.logits, tiny.logits(text, torch.float64)) < CLOSE
 
 
-@pytest.mark.parametrize("family", ["qwen2", "llama linear"])          # biases, and 1 / sqrt(8) is no power of two
+@pytest.mark.parametrize("family", ["qwen2", "llama linear", "granite"])         # biases, and factors like 1 / sqrt(8)
 def test_a_checkpoint_in_half_precision_gives_transformers_logits_in_single_precision(checkpoint, words, tmp_path,
                                                                                       family):
     text = words(40)

@@ -16,11 +16,12 @@ from specdec_lib.hub.load import default_dtype, load, load_lm
 from specdec_lib.hub.locate import model_folder
 from specdec_lib.loop import decode
 from specdec_lib.models.llama.batched import BatchedLlama
-from specdec_lib.models.llama.config import LlamaConfig, config_of
+from specdec_lib.models.llama.config import LlamaConfig
 from specdec_lib.models.llama.decoder import Transformer
+from specdec_lib.models.llama.families import stored_weights
 from specdec_lib.models.llama.four_bit_weights import OWN, fuse_four_bit, weights_of
 from specdec_lib.models.llama.group_codes import codes_of
-from specdec_lib.models.llama.weights import fuse, read_config, reader, size_of
+from specdec_lib.models.llama.weights import fuse, reader, size_of
 from specdec_lib.types import ROOT, Draft, Refusal
 
 SHAPE = LlamaConfig(layers=3, hidden=64, heads=4, kv_heads=2, head_dim=32, mlp=96, vocab=80, context=512)
@@ -49,13 +50,13 @@ def rounded():
     return Transformer(fuse_four_bit(SHAPE, random_tensors))
 
 
-@pytest.mark.parametrize("family", ["llama", "llama3", "llama linear", "qwen2", "qwen3"])
+@pytest.mark.parametrize("family", ["llama", "llama3", "llama linear", "qwen2", "qwen3", "phi3", "granite"])
 def test_a_rounded_checkpoint_decodes_as_its_dequantised_twin_does(family, checkpoint):
     """Biases, norms of heads, tied heads, and sizes that fill no group."""
     folder = checkpoint(family).folder
     lm = load_lm(folder, "int4", "cpu")
-    shape = config_of(read_config(folder))
-    twin = Transformer(fuse(shape, dequantised(reader(folder), shape.tied), torch.float32, "cpu"))
+    shape, get = stored_weights(folder)
+    twin = Transformer(fuse(shape, dequantised(get, shape.tied), torch.float32, "cpu"))
     dice = random.Random(3)
     words = tuple(dice.randrange(97) for _ in range(40))
     one, other = lm(words, Draft((5, 6), (ROOT, ROOT))).logits, twin(words, Draft((5, 6), (ROOT, ROOT))).logits
