@@ -16,6 +16,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from functools import lru_cache
 from math import log, sqrt
 from typing import Any, NamedTuple, cast
 
@@ -62,7 +63,7 @@ def ucb_tuned(arms: Sequence[Arm], dice: RandomNumbers, level: str, exploration:
     return _best([arm.mean + sqrt(log(t) / arm.pulls * min(.25, v)) for arm, v in zip(arms, bound, strict=True)])
 
 
-def thompson(arms: Sequence[Arm], dice: RandomNumbers, level: str, exploration: float = 2.0) -> int:
+def thompson(arms: tuple[Arm, ...], dice: RandomNumbers, level: str, exploration: float = 2.0) -> int:
     """An arm drawn with the probability that it is the best one, from one random number (Thompson 1933 sampling).
 
     Posteriors are Gaussian around the mean for `sequence`, with the largest standard deviation a reward can have, and
@@ -74,10 +75,10 @@ def thompson(arms: Sequence[Arm], dice: RandomNumbers, level: str, exploration: 
 BANDITS: Mapping[str, Callable[..., int]] = {"ucb1": ucb1, "ucb-tuned": ucb_tuned, "thompson": thompson}
 
 
-def best_arm_probabilities(arms: Sequence[Arm], level: str) -> torch.Tensor:
+@lru_cache(256)                                    # a round adds to some depths' arms alone
+def best_arm_probabilities(arms: tuple[Arm, ...], level: str) -> torch.Tensor:
     """Probability [arms] that each arm's true mean is the highest, by comparing posteriors on a grid."""
-    pulls, total = (torch.tensor([float(getattr(arm, name)) for arm in arms], dtype=torch.float64)[:, None]
-                    for name in ("pulls", "total"))
+    pulls, total = torch.tensor([(arm.pulls, arm.total) for arm in arms], dtype=torch.float64).T[:, :, None]
     if level == "depth":
         at = (torch.arange(GRID, dtype=torch.float64) + .5) / GRID
         density = total * at.log() + (pulls - total) * (1 - at).log()
@@ -87,7 +88,8 @@ def best_arm_probabilities(arms: Sequence[Arm], level: str) -> torch.Tensor:
         density = -((at - mean) / wide) ** 2 / 2
     mass = torch.softmax(density, -1)                              # [arms, grid]
     below = mass.cumsum(-1) - mass / 2                             # half of a shared point counts as below
-    probs = torch.stack([(mass[i] * torch.cat([below[:i], below[i + 1:]]).prod(0)).sum() for i in range(len(arms))])
+    own = torch.eye(len(arms), dtype=torch.bool)[:, :, None]
+    probs = (mass * torch.where(own, 1.0, below).prod(1)).sum(-1)                            # all others are below
     return probs / probs.sum()
 
 
@@ -136,7 +138,7 @@ class TapOut:
     def pull(self, earned: ArmTallies, place: int, dice: RandomNumbers) -> str:
         """The arm for this depth index: each arm once, in order, then the bandit's choice."""
         names = tuple(self.arms)
-        known = [earned.get((place, name), Arm()) for name in names]
+        known = tuple(earned.get((place, name), Arm()) for name in names)
         new = next((name for name, arm in zip(names, known, strict=True) if not arm.pulls), None)
         return new or names[BANDITS[self.bandit](known, dice, self.level, self.exploration)]
 

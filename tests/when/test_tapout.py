@@ -78,18 +78,18 @@ def test_ucb_tuned_bounds_the_exploration_by_the_variance():
 
 def test_gaussian_posteriors_give_the_analytic_probability_of_the_best_arm():
     # means .5 and .25, deviations .5 / sqrt(4) and .5 / sqrt(1): Phi(.25 / sqrt(.0625 + .25)) = .6726
-    found = best_arm_probabilities([arm(.5, .5, .5, .5), arm(.25)], "sequence")
+    found = best_arm_probabilities((arm(.5, .5, .5, .5), arm(.25)), "sequence")
     assert found.tolist() == pytest.approx([.6726, .3274], abs=2e-3)
 
 
 def test_beta_posteriors_give_the_analytic_probability_of_the_best_arm():
     # Beta(2, 1) is the larger of two uniforms, Beta(1, 2) the smaller of two others: 5 of 6 orders
-    assert best_arm_probabilities([arm(1.0), arm(0.0)], "depth").tolist() == pytest.approx([5 / 6, 1 / 6], abs=1e-3)
-    assert best_arm_probabilities([arm(.5)] * 5, "depth").tolist() == pytest.approx([.2] * 5)
+    assert best_arm_probabilities((arm(1.0), arm(0.0)), "depth").tolist() == pytest.approx([5 / 6, 1 / 6], abs=1e-3)
+    assert best_arm_probabilities((arm(.5),) * 5, "depth").tolist() == pytest.approx([.2] * 5)
 
 
 def test_thompson_draws_an_arm_with_the_probability_that_it_is_best():
-    arms = [arm(.5, .5, .5, .5), arm(.25)]
+    arms = (arm(.5, .5, .5, .5), arm(.25))
     dist = every_outcome(lambda dice: thompson(arms, dice, "sequence"))
     assert dist == pytest.approx({0: .6726, 1: .3274}, abs=2e-3)
 
