@@ -207,7 +207,7 @@ def yarn_ramp(rope: Rope, head_dim: int) -> Tensor:
     first, last = (head_dim * math.log(rope.original / (turns * 2 * math.pi)) / (2 * math.log(rope.theta))
                    for turns in (rope.high, rope.low))
     first, last = max(math.floor(first), 0), min(math.ceil(last), head_dim - 1)
-    return ((torch.arange(head_dim // 2).float() - first) / (last - first or 0.001)).clamp(0, 1)
+    return ((torch.arange(head_dim // 2).float() - first) / (last - first or 1)).clamp(0, 1)
 
 
 def rope_table(shape: LlamaConfig, length: int, dtype: torch.dtype, device) -> tuple[Tensor, Tensor]:

@@ -6,7 +6,7 @@ import transformers
 from transformers.models.llama.modeling_llama import LlamaRotaryEmbedding
 
 from specdec_lib.models.attention_span import is_windowed
-from specdec_lib.models.llama.config import UnsupportedConfig, config_of, rope_table
+from specdec_lib.models.llama.config import ORIGINAL, UnsupportedConfig, config_of, rope_table
 from specdec_lib.types import Refusal
 
 CONFIG = {"model_type": "llama", "num_hidden_layers": 2, "hidden_size": 48, "num_attention_heads": 6, "vocab_size": 97,
@@ -26,7 +26,8 @@ def test_a_window_that_slides_within_the_context_is_left_to_transformers(config)
 
 @pytest.mark.parametrize("config", [
     {"model_type": "mistral"}, {"model_type": "mistral", "sliding_window": None},
-    {"model_type": "qwen2", "use_sliding_window": True, "max_window_layers": 1}, {"model_type": "qwen3"}], ids=str)
+    {"model_type": "qwen2", "use_sliding_window": True, "max_window_layers": 1}, {"model_type": "qwen3"},
+    {"model_type": "phi3"}], ids=str)
 def test_a_config_that_is_silent_about_its_window_has_the_one_that_transformers_fills_in(config):
     config = CONFIG | {"max_position_embeddings": 8192, "head_dim": 8} | config
     theirs = transformers.AutoConfig.for_model(**config)
@@ -65,16 +66,22 @@ YARN = {"rope_type": "yarn", "rope_theta": 1000.0, "factor": 8.0}
 
 
 @pytest.mark.parametrize("scaling", [
-    YARN, YARN | {"original_max_position_embeddings": 64},
-    YARN | {"factor": None, "original_max_position_embeddings": 64}, YARN | {"factor": 0.5},
-    YARN | {"attention_factor": 1.7}, YARN | {"mscale": 0.8, "mscale_all_dim": 1.2},
-    YARN | {"mscale": 0.8}, YARN | {"beta_fast": 8.0, "beta_slow": 0.5, "original_max_position_embeddings": 256},
-    YARN | {"beta_fast": 1e-3, "beta_slow": 1e-4}, YARN | {"original_max_position_embeddings": 1}], ids=str)
+    YARN, YARN | {ORIGINAL: 64}, YARN | {"factor": None, ORIGINAL: 64}, YARN | {"factor": 0.5}, YARN | {ORIGINAL: 4},
+    YARN | {ORIGINAL: 1}, YARN | {"attention_factor": 1.7}, YARN | {"mscale": 0.8, "mscale_all_dim": 1.2},
+    YARN | {"mscale": 0.8}, YARN | {"beta_fast": 8.0, "beta_slow": 0.5, ORIGINAL: 256}, YARN | {"beta_slow": 1e-4},
+    YARN | {"beta_fast": 1e-3, "beta_slow": 1e-4}], ids=str)
 def test_yarns_angles_are_transformers(scaling):
     theirs = LlamaRotaryEmbedding(transformers.AutoConfig.for_model(**CONFIG, rope_parameters=dict(scaling)))
     cos, sin = theirs(torch.zeros(1), torch.arange(300)[None])
     mine = rope_table(config_of(CONFIG | {"rope_parameters": scaling}), 300, torch.float32, "cpu")
     torch.testing.assert_close(mine, (cos[0], torch.cat((-sin[0, :, :4], sin[0, :, 4:]), -1)), atol=1e-4, rtol=0)
+
+
+def test_the_context_before_a_stretch_may_stand_outside_the_rotary_part_and_counts_first():
+    both = CONFIG | {ORIGINAL: 64, "rope_parameters": YARN | {ORIGINAL: 128}}
+    theirs = transformers.AutoConfig.for_model(**both)
+    theirs.standardize_rope_params()
+    assert config_of(both).rope.original == theirs.rope_parameters[ORIGINAL] == 64
 
 
 def test_a_base_of_one_makes_no_ramp_and_is_refused():
