@@ -79,9 +79,9 @@ def test_yarns_angles_are_transformers(scaling):
 
 def test_the_context_before_a_stretch_may_stand_outside_the_rotary_part_and_counts_first():
     both = CONFIG | {ORIGINAL: 64, "rope_parameters": YARN | {ORIGINAL: 128}}
-    theirs = transformers.AutoConfig.for_model(**both)
-    theirs.standardize_rope_params()
-    assert config_of(both).rope.original == theirs.rope_parameters[ORIGINAL] == 64
+    mine, theirs = config_of(both), transformers.AutoConfig.for_model(**both)
+    theirs.standardize_rope_params()               # which writes into our dict
+    assert mine.rope.original == theirs.rope_parameters[ORIGINAL] == 64
 
 
 def test_a_base_of_one_makes_no_ramp_and_is_refused():
