@@ -148,15 +148,16 @@ class LayersOnDemand(Sequence[LayerWeights]):
 
 
 def llama_view(model) -> LlamaWeights | SharedWeights | None:
-    """A Llama-family model's weights as our decoder holds them, without copies of what is only looked at.
+    """A Llama-family model's weights as our decoder holds them, without copies but of Granite's embedding and head.
 
     None for another family, and where weights are quantised or have other names.
     """
     state = {name: weight.detach() for name, weight in model.named_parameters() if weight.is_floating_point()}
     try:
         shape, get = as_llama(model.config.to_dict(), state, state.__getitem__)
-        embedding, norm = get(EMBEDDING), get("model.norm.weight")
-        head = embedding if shape.tied else get(HEAD)
+        norm = get("model.norm.weight")
+        embedding = get(EMBEDDING).to(norm.dtype)  # where factors went into it, it was widened
+        head = embedding if shape.tied else get(HEAD).to(norm.dtype)
         layers = LayersOnDemand(shape, get)
         layers[-1].down.dense()                    # fails now where names are others, and not while decoding
     except (Refusal, KeyError):

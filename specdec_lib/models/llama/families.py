@@ -89,7 +89,7 @@ def multiplied(factors: Mapping[str, float], tied: bool, get: Get) -> Get:
 
 
 def granite_factors(config: Mapping[str, Any], shape: LlamaConfig) -> dict[str, float]:
-    """Module -> the factor of its weights. A Llama's queries are divided by the root of the head size anyhow."""
+    """Module -> the factor of its weights. The queries' undoes a Llama's division by the root of their size."""
     def named(name: str) -> float:
         value = given(config, name, 1.0)
         if not is_positive(value):

@@ -1,12 +1,14 @@
 """What is stored under other names, joined, or without its factors is read as a Llama's, with transformers' logits."""
 
 import json
+from copy import deepcopy
 
 import pytest
 import torch
 from safetensors.torch import load_file, save_file
 from transformers import AutoModelForCausalLM
 
+from specdec_lib.checkpoints.fingerprint import weight_sample
 from specdec_lib.hub.load import load_lm
 from specdec_lib.integrations.opened_model import llama_view
 from specdec_lib.models.llama.decoder import Transformer
@@ -81,6 +83,17 @@ def test_a_model_in_transformers_shows_drafters_the_weights_that_our_decoder_has
     for one, other in zip(view.layers, ours.layers, strict=True):
         assert all(torch.equal(getattr(one, name).dense(), getattr(other, name).dense())
                    for name in ("qkv", "out", "gate_up", "down"))
+
+
+@pytest.mark.parametrize("family", ["phi3", "granite"])
+def test_of_a_model_in_half_precision_drafters_see_half_precision(checkpoint, family, tmp_path):
+    model = deepcopy(checkpoint(family).model).to(torch.bfloat16)
+    model.save_pretrained(tmp_path)
+    ours, view = Transformer.load(tmp_path, torch.bfloat16).weights, llama_view(model)
+    assert view.dtype == view.head.dense().dtype == torch.bfloat16
+    assert torch.equal(view.embedding, ours.embedding)
+    assert torch.equal(view.head.dense(), ours.head.dense())
+    assert weight_sample(view) == weight_sample(ours)
 
 
 def too_short(tensors):
