@@ -61,8 +61,8 @@ def generate(prompt: Annotated[str, typer.Argument(help="The prompt; - reads it 
              top_p: opt.TopP = 1.0, seed: opt.Seed = 0,
              store: opt.Store = None,
              cost: opt.KnownCurve = None, draft: opt.Draft = None, checkpoints: opt.Shelf = None,
-             diffusion: opt.Diffusion = None, eagle: opt.Eagle = None, workers: opt.Workers = "auto",
-             system: opt.System = None, template_switches: opt.Switches = "",
+             diffusion: opt.Diffusion = None, eagle: opt.Eagle = None, dflash: opt.DFlash = None,
+             workers: opt.Workers = "auto", system: opt.System = None, template_switches: opt.Switches = "",
              compare: Annotated[str | None, typer.Option("--compare", callback=opt.known_methods, metavar="METHODS",
                                                          help="Two methods or more, separated by commas, decode in "
                                                          "turn, side by side; then a table.")] = None) -> None:
@@ -97,8 +97,8 @@ def run_bench(out: Annotated[Path, opt.path_option("--out", "The folder of the r
               top_p: opt.TopP = 1.0, seed: opt.Seed = 0, store: opt.Store = None,
               cost: opt.Curve = None, peers: opt.Peers = "", draft: opt.Draft = None, checkpoints: opt.Shelf = None,
               orders: opt.Orders = "file", diffusion: opt.Diffusion = None, eagle: opt.Eagle = None,
-              workers: opt.Workers = "auto", batch: opt.Batch = 1, system: opt.System = None,
-              template_switches: opt.Switches = "", quiet: opt.Quiet = False) -> None:
+              dflash: opt.DFlash = None, workers: opt.Workers = "auto", batch: opt.Batch = 1,
+              system: opt.System = None, template_switches: opt.Switches = "", quiet: opt.Quiet = False) -> None:
     """Measures methods and peers prompt by prompt; writes rounds.parquet, decodes.parquet and summary.json."""
     measured(out, locals())
     typer.echo(f"results in {out}")
@@ -114,8 +114,8 @@ def report(out: Annotated[Path, opt.path_option("--out", "The folder of the resu
            top_p: opt.TopP = 1.0, seed: opt.Seed = 0, store: opt.Store = None,
            cost: opt.Curve = None, peers: opt.Peers = "hf-generate,hf-prompt-lookup", draft: opt.Draft = None,
            checkpoints: opt.Shelf = None, orders: opt.Orders = "file", diffusion: opt.Diffusion = None,
-           eagle: opt.Eagle = None, workers: opt.Workers = "auto", system: opt.System = None,
-           template_switches: opt.Switches = "", quiet: opt.Quiet = False,
+           eagle: opt.Eagle = None, dflash: opt.DFlash = None, workers: opt.Workers = "auto",
+           system: opt.System = None, template_switches: opt.Switches = "", quiet: opt.Quiet = False,
            parameters: opt.ReportParameters = None) -> None:
     """Runs a bench, then the report notebook on it; writes report.html into the folder."""
     options = locals()
@@ -207,6 +207,7 @@ def record(out: Annotated[Path, opt.path_option("--out", "The folder of the reco
            dtype: opt.Dtype = "auto",
            threads: opt.Threads = None, max_new_tokens: opt.MaxNew = 128, limit: opt.Limit = 6, draft: opt.Draft = None,
            checkpoints: opt.Shelf = None, diffusion: opt.Diffusion = None, eagle: opt.Eagle = None,
+           dflash: opt.DFlash = None,
            add: Annotated[bool, typer.Option("--add", help="Add missing drafters to existing recordings; the "
                                              "target has to generate the same text again.")] = False) -> None:
     """Records greedy decodes with every drafter's proposals, for notebooks to replay without a model."""

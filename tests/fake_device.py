@@ -8,6 +8,8 @@ import json
 import sys
 from dataclasses import replace
 from itertools import pairwise
+from pathlib import Path
+from tempfile import TemporaryDirectory
 
 import torch
 from torch._subclasses.fake_tensor import FakeTensor, FakeTensorMode
@@ -18,6 +20,7 @@ from torch.utils.backend_registration import _setup_privateuseone_for_python_bac
 from specdec_lib.heads.eagle_tree import NUMBERS
 
 NAME = "absent"
+PUBLISHED = "published "                           # before a method that drafts with a published block drafter
 TOGETHER = ("ar", "eagle", "eagle2", "draft-model")        # also decoded three at once
 
 
@@ -93,6 +96,18 @@ def moved_together(mode: AbsentDevice, name: str, count: int = 3) -> list[int]:
     return [after - before for before, after in pairwise(ends)]
 
 
+def with_published(kit, folder: Path):
+    """The kit with a published block drafter for its target."""
+    from specdec_lib.heads.public_block import load_public_block
+    from tests.heads import published_block
+
+    shape = kit.target.shape
+    config = {**published_block.CONFIG, "hidden_size": shape.hidden, "vocab_size": shape.vocab}
+    published_block.written(folder, published_block.with_own(config, mask_token_id=0, target_layer_ids=[0]))
+    drafter = load_public_block(folder, kit.target)
+    return replace(kit, checkpoints={**kit.checkpoints, "block-diffusion": drafter})
+
+
 def main(names: list[str], static: bool) -> None:
     from specdec_lib import catalog
     from specdec_lib.loop import decode
@@ -100,10 +115,12 @@ def main(names: list[str], static: bool) -> None:
 
     _setup_privateuseone_for_python_backend(NAME)
     mode, told = AbsentDevice(), {}
-    with mode:
+    with mode, TemporaryDirectory() as folder:
         for name in names:
             kit = output_kit(NAME, static)
-            method, rounds, waits, before = catalog.build(name, kit), [], [], 0
+            if name.startswith(PUBLISHED):
+                kit = with_published(kit, Path(folder))
+            method, rounds, waits, before = catalog.build(name.removeprefix(PUBLISHED), kit), [], [], 0
             for session in decode(tuple(range(40)), kit.target, *method, max_new_tokens=5):
                 rounds.append(mode.moved - before)
                 waits.append(mode.waited)

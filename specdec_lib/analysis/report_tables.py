@@ -173,8 +173,6 @@ def provenance_table(report: Report) -> list[dict]:
                            " forwards",
             "spread of plain decoding": facts_text({words: f"{settings[key]:.0%}" for words, key in SPREADS.items()
                                                     if settings[key] is not None})}
-    if settings.get("diffusion"):
-        rows["diffusion model"] = settings["diffusion"]
-    if settings.get("eagle"):
-        rows["EAGLE head"] = settings["eagle"]
+    others = {"diffusion": "diffusion model", "eagle": "EAGLE head", "dflash": "DFlash drafter"}
+    rows |= {words: settings[key] for key, words in others.items() if settings.get(key)}
     return [{"what": key, "value": value} for key, value in rows.items()]

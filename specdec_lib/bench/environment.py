@@ -12,7 +12,7 @@ import torch
 
 from specdec_lib import catalog
 from specdec_lib.bench import diffusion_source as diffuser
-from specdec_lib.bench import draft_source, eagle_source, peers
+from specdec_lib.bench import draft_source, peers, published_source
 from specdec_lib.bench.draft_source import DraftSource
 from specdec_lib.bench.llama_cpp_peer import LlamaCpp
 from specdec_lib.bench.peers import Peer
@@ -168,15 +168,16 @@ def four_bit_facts(lm: LM) -> dict[str, str]:
 def open_environment(target: str, device: str, dtype: str, threads: int | None = None, draft: str | None = None,
                      peer_names: tuple[str, ...] = (), sampling: Sampling | None = None, say: Say = lambda line: None,
                      shelf: Path = SHIPPED, drafts: bool = True, diffusion: str | None = None,
-                     eagle: str | None = None, chat: ChatSettings = USUAL) -> Environment:
+                     published: Mapping[str, str] | None = None, chat: ChatSettings = USUAL) -> Environment:
     """Loads everything but checkpoints, which load on first use; device and dtype are resolved names.
 
     Without `drafts`, a draft model is loaded only if it is named. `diffusion` names a pretrained model that replaces
-    the trained `diffusion-lm`, `eagle` a published head that replaces the trained `eagle`; `chat` holds for every
+    the trained `diffusion-lm`, `published` others by kind (`published_source.py`); `chat` holds for every
     conversation. Raises Refusal if a part is missing or does not fit.
     """
+    published = published or {}
     if is_seq2seq(target):
-        refuse_for_seq2seq(draft, diffusion, eagle, chat)
+        refuse_for_seq2seq({"draft": draft, "diffusion": diffusion, **published}, chat)
         say(f"loading {target}")
         for_model(threads)
         about = {"name": target, "device": device, "dtype": dtype, "threads": threads, **bit_facts(None)}
@@ -184,7 +185,7 @@ def open_environment(target: str, device: str, dtype: str, threads: int | None =
     folder = locate.model_folder(target, say)
     text = Tokenizer(folder, say, chat)
     beside, diffusing = draft_source.draft_folder(draft, text, say), diffuser.find_diffusion(diffusion, text, say)
-    beside_eagle = eagle_source.find_eagle(eagle, say)
+    folders = published_source.find_published(published, say)
     say(f"loading {without_folders(target)}")
     lm, other = load_lm(folder, weights_dtype(dtype), device, threads), other_dtype(dtype)
     if codes := four_bit_facts(lm):
@@ -196,12 +197,11 @@ def open_environment(target: str, device: str, dtype: str, threads: int | None =
         small = draft_source.checked_draft(load_beside(beside, other, device, threads), lm, text, draft)
     elif drafts or draft is not None:
         small = draft_source.choose_draft(draft, lm, trained, say)
-    given: dict[str, Any] = {}
-    models = {"--target": folder, "--draft": beside, "--eagle": beside_eagle, "--diffusion": diffusing and diffusing[0]}
+    models = {"--target": folder, "--draft": beside, "--diffusion": diffusing and diffusing[0],
+              **{f"--{kind}": path for kind, path in folders.items()}}
+    given = published_source.load_published(published, folders, lm, say)
     if diffusing is not None and diffusion is not None:
         given[diffuser.STANDS_FOR] = diffuser.load_diffusion(diffusion, diffusing, text, lm, other, device, say)
-    if beside_eagle is not None and eagle is not None:
-        given[eagle_source.STANDS_FOR] = eagle_source.load_eagle(eagle, beside_eagle, lm, say)
     others = peers.load_peers(peer_names, str(folder), transformers_dtype(dtype, device), device, text.facts.end,
                               lm.context, sampling, beside and str(beside), threads=threads)
     about = {"name": without_folders(target), "device": device, "dtype": dtype, "threads": threads,

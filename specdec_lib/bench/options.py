@@ -10,7 +10,7 @@ from typing import Any
 import torch
 
 from specdec_lib import catalog
-from specdec_lib.bench import batch_costs, batch_run, draft_source, eagle_source, provenance, run, usable
+from specdec_lib.bench import batch_costs, batch_run, draft_source, provenance, published_source, run, usable
 from specdec_lib.bench import diffusion_source as diffuser
 from specdec_lib.bench import prompts as prompt_files
 from specdec_lib.bench.environment import Environment, checksums_of, device_of, dtype_of, open_environment
@@ -54,6 +54,7 @@ class RunOptions:
     orders: str = FILE
     diffusion: str | None = None
     eagle: str | None = None
+    dflash: str | None = None
     workers: str = "auto"                          # where methods that overlap draft
     parts: tuple[str, ...] = ()                    # made besides the methods
     batch: int = 1
@@ -88,9 +89,10 @@ class PreparedRun:
             return self
         specs = tuple(spec for spec in self.plan.methods if str(spec) not in lost)
         needed = needs_of(specs)
+        unused = [kind for kind, one in published_source.KINDS.items() if one.stands_for not in needed]
         plan = replace(self.plan, methods=specs, left_out=(*self.plan.left_out, *lost),
                        diffusion=self.plan.diffusion if diffuser.STANDS_FOR in needed else None,
-                       eagle=self.plan.eagle if eagle_source.STANDS_FOR in needed else None)
+                       **dict.fromkeys(unused))
         used = digests(wanted_checkpoints(plan, needed, self.shelf), self.shelf, plan.target)
         return replace(self, plan=replace(plan, checkpoints=used), needs=needed)
 
@@ -104,8 +106,8 @@ class PreparedRun:
         if plan.threads is not None:
             torch.set_num_threads(plan.threads)
         opened = open_environment(plan.target, plan.device, plan.dtype, plan.threads, plan.draft, plan.peers,
-                                  plan.sampling, say, self.shelf, "draft" in self.needs, plan.diffusion, plan.eagle,
-                                  plan.chat)
+                                  plan.sampling, say, self.shelf, "draft" in self.needs, plan.diffusion,
+                                  published_source.given_among(plan), plan.chat)
         for name in () if self.by_default else catalog.checkpoints_among(self.needs):
             opened.checkpoints[name]               # refused now, before anything is measured
         store = self.checksums_at_hand([STORE])
@@ -114,7 +116,8 @@ class PreparedRun:
     def checksums_at_hand(self, names: Iterable[str]) -> dict[str, str]:
         """The SHA-256 of those of these models and checkpoints that need not be fetched, named as in `loaded`."""
         plan, found = self.plan, {}
-        options = {"--target": plan.target, "--draft": plan.draft, "--eagle": plan.eagle, "--diffusion": plan.diffusion}
+        models = ("target", "draft", "diffusion", *published_source.KINDS)
+        options = {f"--{name}": getattr(plan, name) for name in models}
         for name in names:
             if name == STORE:
                 found |= {name: file_sha256(Path(plan.store))} if plan.store and Path(plan.store).is_file() else {}
@@ -133,7 +136,7 @@ def prepare(options: RunOptions) -> PreparedRun:
     draft_source.check_draft(plan.draft, shelf, plan.peers, plan.target)
     needed = needs_of(plan.methods, options.parts)
     diffuser.check_diffusion(plan.diffusion, needed)
-    eagle_source.check_eagle(plan.eagle, needed)
+    published_source.check_published(published_source.given_among(plan), needed)
     chosen = prompt_files.balanced(prompt_files.load_prompts(path), plan.limit)
     used = digests(wanted_checkpoints(plan, needed, shelf), shelf, plan.target)
     plan = replace(plan, checkpoints=used, dtype=asked_dtype(options, plan.device))      # last: it may fetch the target
@@ -144,10 +147,10 @@ def prepare(options: RunOptions) -> PreparedRun:
 def why_left_out(options: RunOptions) -> dict[str, str]:
     """The default methods whose checkpoint is missing, and why."""
     shelf, found = shelf_at(options.checkpoints), dict[str, str]()
-    given = {eagle_source.STANDS_FOR: options.eagle, diffuser.STANDS_FOR: options.diffusion}
+    given = published_source.replaced(options) | ({diffuser.STANDS_FOR} if options.diffusion is not None else set())
     for name in REPORT_METHODS if options.methods is None else ():
         missing = [one for one in catalog.needed_checkpoints(name)
-                   if given.get(one) is None and not (shelf / one / CARD).is_file()]
+                   if one not in given and not (shelf / one / CARD).is_file()]
         try:
             digests(missing, shelf, options.target)
         except Refusal as why:
@@ -179,7 +182,8 @@ def plan_of(options: RunOptions, left_out: Collection[str] = ()) -> tuple[Plan, 
                 options.max_new_tokens, options.repeats, options.temperature, options.seed,
                 options.store and str(options.store), options.draft, options.cost and str(options.cost),
                 orders=tuple(split_specs(options.orders)), diffusion=options.diffusion, eagle=options.eagle,
-                left_out=tuple(left_out), batch=options.batch, top_k=options.top_k, top_p=options.top_p,
+                dflash=options.dflash, left_out=tuple(left_out), batch=options.batch, top_k=options.top_k,
+                top_p=options.top_p,
                 system=options.system, template_switches=tuple(split_specs(options.template_switches)))
     kind = kind_for(options.workers, device)
     if any(catalog.card_of(spec).parallel for spec in plan.methods):
@@ -211,8 +215,8 @@ def wanted_checkpoints(plan: Plan, needed: Sequence[str], shelf: Path) -> dict[s
     """The checkpoints that the plan's methods use, in order, the draft model's included."""
     may_draft = draft_source.candidate(plan.draft, "draft" in needed, shelf)
     wanted: dict[str, None] = dict.fromkeys([*catalog.checkpoints_among(needed), *([may_draft] if may_draft else [])])
-    if plan.eagle is not None:
-        wanted.pop(eagle_source.STANDS_FOR, None)
+    for name in published_source.replaced(plan):
+        wanted.pop(name, None)
     if plan.diffusion is None:
         return wanted | dict.fromkeys(preferred(plan.methods, shelf))
     del wanted[diffuser.STANDS_FOR]
@@ -270,7 +274,7 @@ def usable_methods(here: PreparedRun, opened: Environment, say: Say) -> tuple[Pr
         say(usable.left_out({**here.why_out, **lost}))
     left = here.without(lost)
     gone = (here.plan.checkpoints or {}).keys() - (left.plan.checkpoints or {}).keys()
-    gone |= {f"--{name}" for name in ("eagle", "diffusion") if getattr(left.plan, name) is None}
+    gone |= {f"--{name}" for name in ("diffusion", *published_source.KINDS) if getattr(left.plan, name) is None}
     return left, replace(opened, loaded=lambda: {name: sha256 for name, sha256 in opened.loaded().items()
                                                  if name not in gone})
 

@@ -49,6 +49,7 @@ class Plan:
     orders: tuple[str, ...] = (FILE,)              # one stream each, for methods that learn across prompts
     diffusion: str | None = None                   # a pretrained model instead of `diffusion-lm`
     eagle: str | None = None                       # a published head instead of `eagle`
+    dflash: str | None = None                      # a published drafter instead of `block-diffusion`
     left_out: tuple[str, ...] = ()                 # default methods that the target cannot run
     workers: str = INLINE                          # where methods that overlap draft: schedules.workers.KINDS
     batch: int = 1                                 # sequences that share each forward of the target
@@ -121,10 +122,10 @@ class Plan:
         for name, usual in (("workers", INLINE), ("batch", 1), ("top_k", 0), ("top_p", 1)):
             if plain[name] == usual:
                 del plain[name]
-        for name in ("diffusion", "eagle", "left_out", "system", "template_switches"):
+        for name in ("diffusion", "eagle", "dflash", "left_out", "system", "template_switches"):
             if not plain[name]:
                 del plain[name]
-        paths = ("target", "draft", "store", "cost", "diffusion", "eagle")
+        paths = ("target", "draft", "store", "cost", "diffusion", "eagle", "dflash")
         return plain | {name: without_folders(plain[name]) for name in paths if plain.get(name)}
 
 

@@ -91,15 +91,14 @@ def parts_of_environment(device: str, dtype: torch.dtype, about: Mapping, peers:
             "drafter": DraftSource(), "warm_up": WARM_UP, "quality": error_rates}
 
 
-def refuse_for_seq2seq(draft: str | None, diffusion: str | None, eagle: str | None = None,
-                       chat: ChatSettings = USUAL) -> None:
-    """Refuses models that draft for language models of text, and settings of a conversation."""
+def refuse_for_seq2seq(drafters: Mapping[str, str | None], chat: ChatSettings = USUAL) -> None:
+    """Refuses models that draft for language models of text, by option, and settings of a conversation."""
     if chat != USUAL:
         raise Refusal(f"--system and --template-switches are for conversations, and the target {VERIFIER} pronounces"
                       " words: leave them out")
-    for option, name in (("--draft", draft), ("--diffusion", diffusion), ("--eagle", eagle)):
+    for option, name in drafters.items():
         if name is not None:
-            raise Refusal(f"{option} names a model of text, and the target {VERIFIER} writes phonemes: leave it out")
+            raise Refusal(f"--{option} names a model of text, and the target {VERIFIER} writes phonemes: leave it out")
 
 
 def encode(messages: Sequence[tuple[str, str]]) -> tuple[int, ...]:

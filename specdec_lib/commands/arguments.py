@@ -133,6 +133,8 @@ Diffusion = Annotated[str | None, typer.Option("--diffusion", help="A folder or 
                                                "instead of diffusion-lm.")]
 Eagle = Annotated[str | None, typer.Option("--eagle", help="A folder or hub name of a published EAGLE head, instead of "
                                            "eagle.")]
+DFlash = Annotated[str | None, typer.Option("--dflash", help="A folder or hub name of a published DFlash drafter, "
+                                            "instead of block-diffusion.")]
 Shelf = Annotated[Path | None, path_option("--checkpoints", "Folder of trained drafters; default: the shipped.")]
 Orders = Annotated[str, typer.Option("--orders", help="Prompt orders for methods that learn across prompts: file, "
                                      "shuffled or file,shuffled.")]

@@ -22,7 +22,7 @@ from specdec_lib.types import Refusal
 
 AS_IT_WAS = ("target", "device", "dtype", "threads", "max_new_tokens", "repeats", "temperature", "top_k", "top_p",
              "seed", "batch", "system")
-PATHS = ("store", "draft", "diffusion", "eagle")   # a run keeps only their names
+PATHS = ("store", "draft", "diffusion", "eagle", "dflash")       # a run keeps only their names
 TEXTS = (*PATHS, "target", "device", "dtype", "workers", "system")
 COUNTS = ("threads", "max_new_tokens", "repeats", "top_k", "seed", "limit", "batch")
 

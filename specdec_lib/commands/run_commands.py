@@ -68,8 +68,8 @@ def repeat(run: Annotated[Path, typer.Argument(help="The folder of a finished ru
            target: Annotated[str | None, typer.Option("--target", help="Where the target is now; default: its name in "
                                                       "the run.")] = None,
            threads: opt.Threads = None, store: opt.Store = None, draft: opt.Draft = None,
-           diffusion: opt.Diffusion = None, eagle: opt.Eagle = None, checkpoints: opt.Shelf = None,
-           quiet: opt.Quiet = False) -> None:
+           diffusion: opt.Diffusion = None, eagle: opt.Eagle = None, dflash: opt.DFlash = None,
+           checkpoints: opt.Shelf = None, quiet: opt.Quiet = False) -> None:
     """Measures a finished run again from its own settings, and says which speed-ups and answers come out again."""
     options = locals()
     from specdec_lib.commands.measured_run import measured

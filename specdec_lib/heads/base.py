@@ -101,6 +101,18 @@ def checked_tensors(state: Mapping[str, Tensor], names: Mapping[str, tuple[int, 
     return {name: state[name].to(weights.device, weights.dtype if state[name].ndim == 1 else None) for name in names}
 
 
+def real_tensor(drafter: str, name: str, read: Callable[[str], Tensor], dtype: torch.dtype) -> Tensor:
+    """A tensor of a published drafter in this dtype; Refusal where it holds what is no number."""
+    stored = read(name)
+    if stored.dtype not in (torch.float32, torch.bfloat16, torch.float16, torch.float64):
+        raise Refusal(f"the tensor {name} of {drafter} is stored as {stored.dtype}, and not as real numbers of 16 bits"
+                      " or more: fetch the head again")
+    tensor = stored.to(dtype)
+    if not torch.isfinite(tensor).all():
+        raise Refusal(f"the tensor {name} of {drafter} holds numbers that are not finite: fetch the head again")
+    return tensor
+
+
 def draft_vocabulary(state: Mapping[str, Tensor], weights: TargetWeights) -> Tensor:
     """The tokens [rows] that a drafter's head knows; Refusal where they are not tokens of this target."""
     ids = state.get("ids")

@@ -13,18 +13,21 @@ the first slots, so a shorter draft is the beginning of the longer one, here as 
 from __future__ import annotations
 
 from collections.abc import Mapping
+from typing import cast
 
 import torch
 from torch import Tensor
 
-from specdec_lib.heads.base import PerTarget, new_features, tap_levels
+from specdec_lib.heads.base import PerTarget, Target, new_features, tap_levels
 from specdec_lib.heads.block_network import BlockWeights
 from specdec_lib.heads.block_rows import compiled_block
 from specdec_lib.heads.block_walk import Block, CompiledLinks, Slots, link, walk, walked
 from specdec_lib.heads.captured_block import BlockMemory
 from specdec_lib.heads.captured_draft import width_of
+from specdec_lib.heads.dflash_head import DFlashHead
 from specdec_lib.heads.draft_vocabulary import DraftVocabulary
 from specdec_lib.heads.memory_lease import MemoryLease
+from specdec_lib.heads.public_block import PublicBlock
 from specdec_lib.linked_slots import LinkedSlots
 from specdec_lib.models.device import to_device, to_host
 from specdec_lib.models.llama.cache import KVCache
@@ -231,10 +234,17 @@ class BlockHead:
 
 
 PACKED = PerTarget(lambda checkpoint, target: BlockWeights.pack(checkpoint.state, len(checkpoint.meta["taps"]), target))
+NETWORK = PerTarget(lambda published, target: published.network(target))
 
 
-def block_head(checkpoint, target: Transformer, block: int | None = None, text_tokens: bool = True) -> BlockHead:
-    """The drafter of a loaded checkpoint for this target; its weights are packed once for all decodes."""
+def block_head(checkpoint, target: Target, block: int | None = None, text_tokens: bool = True
+               ) -> BlockHead | DFlashHead:
+    """The drafter of a checkpoint, or a published one, for this target; its weights are packed once for all decodes.
+
+    A published drafter drafts every token, those of the text included.
+    """
     tap_levels(target, checkpoint.meta["taps"])    # refused first if the target keeps no features
-    return BlockHead(checkpoint.state, checkpoint.meta, target, block, PACKED(checkpoint, target.weights),
-                     text_tokens)
+    if isinstance(checkpoint, PublicBlock):
+        return DFlashHead(NETWORK(checkpoint, target.weights), checkpoint.layout.taps, target, block)
+    return BlockHead(checkpoint.state, checkpoint.meta, cast(Transformer, target), block,
+                     PACKED(checkpoint, target.weights), text_tokens)

@@ -22,8 +22,9 @@ is in `public_eagle.py`. What is easily misread:
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from itertools import pairwise
 from typing import Any
 
 from specdec_lib.models.llama.config import LlamaConfig, config_of
@@ -115,14 +116,18 @@ def head_shape(name: str, layer: Mapping[str, Any], config: Mapping[str, Any], t
         raise Refusal(f"the head {name} cannot be run: {why}") from None
     if shape.layers != 1:
         raise Refusal(f"{name} has {shape.layers} layers, and only heads of one layer are supported")
-    wide = config.get("target_hidden_size") or shape.hidden
+    check_width(name, shape, config.get("target_hidden_size") or shape.hidden, target)
+    return shape
+
+
+def check_width(name: str, shape: LlamaConfig, wide: int, target: LlamaConfig) -> None:
+    """Refusal where a published drafter of this shape, for a target so wide, does not fit this target."""
     if (wide, shape.hidden) != (target.hidden, target.hidden):
         raise Refusal(f"{name} has a hidden size of {shape.hidden} for a target of {wide}, and this target has"
                       f" {target.hidden}: it was trained for another model")
     if shape.vocab != target.vocab:
         raise Refusal(f"{name} knows a vocabulary of {shape.vocab} tokens, and this target has {target.vocab}:"
                       " it was trained for another model")
-    return shape
 
 
 def eagle3_layout(name: str, config: Mapping[str, Any], shape: LlamaConfig, names: Mapping[str, str], layers: int,
@@ -166,29 +171,44 @@ def taps_of(name: str, config: Mapping[str, Any], layers: int) -> tuple[int, ...
         raise Refusal(f"the config.json of {name} gives {TAP_IDS} that are no list of whole numbers: fetch the head"
                       " again")
     taps = tuple(given or [id + 1 for id in nested or []] or (2, layers // 2, layers - 3))
-    if any(not 0 <= tap < layers for tap in taps) or any(a >= b for a, b in zip(taps, taps[1:], strict=False)):
+    check_taps(name, taps, layers)
+    return taps
+
+
+def check_taps(name: str, taps: Sequence[int], layers: int) -> None:
+    """Refusal where a target of so many layers keeps no such states."""
+    if any(not 0 <= tap < layers for tap in taps) or any(a >= b for a, b in pairwise(taps)):
         raise Refusal(f"{name} reads the hidden states after {', '.join(map(str, taps))} layers, and of a target of"
                       f" {layers} layers they must rise and lie between 0 and {layers - 1}: it was trained for another"
                       " model")
-    return taps
 
 
 def check_tensors_of(layout: EagleLayout, sizes: Sizes) -> None:
     """Refusal where a tensor is missing, of another size, or one that the layout does not have."""
-    needed, possible = needed_sizes(layout), possible_sizes(layout)
     start = next((start for start in LAYERS if any(start in there for there in layout.names.values())), LAYERS[1])
-    lacking = [name.replace("layer.", start, 1) for name in needed if name not in layout.names]
+    check_sizes(layout.name, f"{layout.kind}'s layout", {name: (there, sizes[there]) for name, there in
+                                                        layout.names.items()},
+                needed_sizes(layout), possible_sizes(layout), lambda name: name.replace("layer.", start, 1))
+
+
+def check_sizes(name: str, kind: str, held: Mapping[str, tuple[str, tuple[int, ...]]], needed: Sizes, possible: Sizes,
+                shown: Callable[[str], str] = str) -> None:
+    """Refusal where a published drafter lacks a tensor, or holds one that is unknown or of another size.
+
+    `held` gives the name in the folder and the size of each tensor by our name; `shown` names a missing one.
+    """
+    lacking = [shown(ours) for ours in needed if ours not in held]
     if lacking:
-        raise Refusal(f"{layout.name} lacks {shortened(lacking)} of {layout.kind}'s layout: fetch the head again")
-    unknown = [there for name, there in layout.names.items() if name not in needed and name not in possible]
+        raise Refusal(f"{name} lacks {shortened(lacking)} of {kind}: fetch the head again")
+    unknown = [there for ours, (there, _) in held.items() if ours not in needed and ours not in possible]
     if unknown:
-        raise Refusal(f"{layout.name} has {shortened(unknown)}, which {layout.kind}'s layout with these settings does"
-                      " not have: it is another network")
-    for name, there in layout.names.items():
-        wanted = {**needed, **possible}[name]
-        if sizes[there] != wanted:
-            raise Refusal(f"in {layout.name} the tensor {there} is {side_by_side(sizes[there])} and by its config.json"
-                          f" and this target {side_by_side(wanted)}: it was trained for another model")
+        raise Refusal(f"{name} has {shortened(unknown)}, which {kind} with these settings does not have: it is another"
+                      " network")
+    for ours, (there, size) in held.items():
+        wanted = {**needed, **possible}[ours]
+        if size != wanted:
+            raise Refusal(f"in {name} the tensor {there} is {side_by_side(size)} and by its config.json and this target"
+                          f" {side_by_side(wanted)}: it was trained for another model")
 
 
 def shortened(names: list[str]) -> str:

@@ -23,7 +23,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from specdec_lib.heads.base import TargetWeights, drafter_weights, output_matrix, shared_weights
+from specdec_lib.heads.base import TargetWeights, drafter_weights, output_matrix, real_tensor, shared_weights
 from specdec_lib.heads.eagle_layouts import EAGLE1, EagleLayout, layout_of
 from specdec_lib.models.llama.compiled_linear import normed
 from specdec_lib.models.llama.config import LlamaConfig
@@ -143,15 +143,8 @@ class HeadParts:
 
     def wide(self, name: str) -> Tensor:
         """A tensor in at least single precision; Refusal where it holds what is no number."""
-        stored = self.read(self.layout.names[name])
-        if stored.dtype not in (torch.float32, torch.bfloat16, torch.float16, torch.float64):
-            raise Refusal(f"the tensor {self.layout.names[name]} of {self.layout.name} is stored as {stored.dtype}, and"
-                          " not as real numbers of 16 bits or more: fetch the head again")
-        tensor = stored.to(torch.promote_types(self.dtype, torch.float32))
-        if not torch.isfinite(tensor).all():
-            raise Refusal(f"the tensor {self.layout.names[name]} of {self.layout.name} holds numbers that are not"
-                          " finite: fetch the head again")
-        return tensor
+        return real_tensor(self.layout.name, self.layout.names[name], self.read,
+                           torch.promote_types(self.dtype, torch.float32))
 
     def put(self, name: str, otherwise: Tensor | None = None) -> Tensor:
         """A tensor on the device, or what stands for one that the folder does not have."""

@@ -19,7 +19,7 @@ from specdec_lib.cards import Kit, TokenizerFacts
 from specdec_lib.checkpoints.card import shelf_at
 from specdec_lib.checkpoints.checkpoint_files import CheckpointFolder
 from specdec_lib.heads.draft_lm import draft_lm
-from specdec_lib.heads.public_eagle import PublicEagle, load_public_eagle
+from specdec_lib.heads.published import KINDS
 from specdec_lib.hub import locate
 from specdec_lib.hub.tokenizer import Tokenizer, token_facts
 from specdec_lib.hub.vocab_overlap import fits_vocab
@@ -33,7 +33,7 @@ from specdec_lib.sampling import Sampling
 from specdec_lib.specs import MethodSpec
 from specdec_lib.types import LM, Refusal
 
-TRAINED, NGRAM, EAGLE = "draft-lm", "ngram", "eagle"
+TRAINED, NGRAM = "draft-lm", "ngram"
 DRAFT = "give draft= a smaller transformers model of the same family"
 Warn = Callable[[str], None]
 
@@ -62,12 +62,16 @@ class OpenedModel:
 
 
 def open_model(model, spec: MethodSpec, checkpoints: Path | None = None, draft=None, tokenizer=None,
-               warn: Warn = lambda line: None, eagle: str | Path | None = None) -> OpenedModel:
-    """The model for this method; Refusal where it cannot be rolled back or what the method needs does not fit it."""
+               warn: Warn = lambda line: None, published: Mapping[str, str] | None = None) -> OpenedModel:
+    """The model for this method; Refusal where it cannot be rolled back or what the method needs does not fit it.
+
+    `published` names drafters by kind (`heads/published.py`), which replace trained ones.
+    """
     trained, needed = catalog.needed_checkpoints(spec), catalog.needs(catalog.cards_of(spec))
-    if eagle is not None and EAGLE not in trained:
-        raise Refusal(f"{spec.name} drafts with no EAGLE head: name a method that does, such as eagle2, or leave eagle="
-                      " out")
+    for kind in published or ():
+        if KINDS[kind].stands_for not in trained:
+            raise Refusal(f"{spec.name} does not draft with {KINDS[kind].what}: name a method that does, such as"
+                          f" {KINDS[kind].such_as}, or leave {kind}= out")
     own_drafter = "draft" in needed and draft is None
     trains = bool(trained) or own_drafter
     target = HuggingFace(model, shared=llama_view(model) if trains else None)      # pyright: ignore[reportArgumentType]
@@ -82,7 +86,7 @@ def open_model(model, spec: MethodSpec, checkpoints: Path | None = None, draft=N
         small = draft_of(draft, target, tokenizer)
     elif own_drafter:
         small = trained_draft(shelf, target)
-    given: dict[str, Any] = {} if eagle is None else {EAGLE: eagle_of(str(eagle), target)}
+    given = {KINDS[kind].stands_for: published_drafter(kind, name, target) for kind, name in (published or {}).items()}
     both = ChainMap(given, shelf) if given else shelf        # pyright: ignore[reportArgumentType] - only read
     return OpenedModel(model, target, facts, both, small)
 
@@ -121,14 +125,15 @@ def draft_of(draft, target: HuggingFace, tokenizer=None) -> HuggingFace:
     return small
 
 
-def eagle_of(eagle: str, target: HuggingFace) -> PublicEagle:
-    """A published EAGLE head in a folder or on the hub; Refusal where there is none or it does not fit the target."""
-    folder = locate.model_folder(eagle, instead="eagle= a folder or a hub name of an EAGLE head",
+def published_drafter(kind: str, name: str, target: HuggingFace) -> Any:
+    """A published drafter in a folder or on the hub; Refusal where there is none or it does not fit the target."""
+    one = KINDS[kind]
+    folder = locate.model_folder(name, instead=f"{kind}= a folder or a hub name of {one.what}",
                                  convert=locate.CONVERT_BIN)
     try:
-        return load_public_eagle(folder, target, folder.name if locate.path_of(eagle).is_dir() else eagle)
+        return one.load(folder, target, folder.name if locate.path_of(name).is_dir() else name)
     except Refusal as why:
-        raise Refusal(f"{why}; give eagle= another head, or leave it out") from None
+        raise Refusal(f"{why}; give {kind}= another one, or leave it out") from None
 
 
 @dataclass(frozen=True)

@@ -34,6 +34,7 @@ from transformers.generation.utils import GenerateDecoderOnlyOutput
 
 from specdec_lib import catalog
 from specdec_lib.dice import Dice
+from specdec_lib.heads.published import KINDS
 from specdec_lib.integrations.generation_request import GenerationRequest, request_of
 from specdec_lib.integrations.opened_model import OpenedModel, open_model
 from specdec_lib.loop import begin, finish, run
@@ -62,6 +63,7 @@ class Speculative:
     tokenizer: Any = None                          # checkpoints are compared with it, and a draft model's vocabulary
     streamer: Any = None
     eagle: str | Path | None = None                # a published EAGLE head, a folder or a hub name, for the trained one
+    dflash: str | Path | None = None               # a published DFlash drafter, likewise, for `block-diffusion`
     opened: list[OpenedModel] = field(default_factory=list, init=False, repr=False, compare=False)
 
     def __post_init__(self):
@@ -92,8 +94,9 @@ class Speculative:
         """The model with its drafters, opened at its first call."""
         if not (self.opened and self.opened[0].model is model):
             shelf = None if self.checkpoints is None else Path(self.checkpoints)
+            published = {kind: str(name) for kind in KINDS if (name := getattr(self, kind)) is not None}
             self.opened[:] = [open_model(model, self.spec, shelf, self.draft, self.tokenizer,
-                                         lambda line: warnings.warn(line, stacklevel=2), self.eagle)]
+                                         lambda line: warnings.warn(line, stacklevel=2), published)]
         return self.opened[0]
 
     def decode(self, opened: OpenedModel, asked: GenerationRequest, out: Written, dice: RandomNumbers):
@@ -227,12 +230,12 @@ class Written:
 def generate_from_folder(model, method: str = "sam", checkpoints: str | Path | None = None, tokenizer: Any = None,
                          streamer: Any = None, assistant_model: Any = None, stopping_criteria: Any = None,
                          stop_strings: Any = None, generation_config: Any = None, eagle: str | Path | None = None,
-                         **given):
+                         dflash: str | Path | None = None, **given):
     """What `custom_generate=FOLDER` runs: `generate` with `Speculative`, and with everything that a callable lacks.
 
     `assistant_model` becomes the draft model of methods that use one. Returns what `generate` returns.
     """
-    plug = Speculative(method, checkpoints, assistant_model, tokenizer, streamer, eagle)
+    plug = Speculative(method, checkpoints, assistant_model, tokenizer, streamer, eagle, dflash)
     config = generation_config or model.generation_config
     strings = stop_strings or config.stop_strings
     criteria = StoppingCriteriaList(stopping_criteria or ())

@@ -24,9 +24,10 @@ from specdec_lib.trees import first_nodes, prune
 from specdec_lib.types import Budget, Draft, Lattice, RandomNumbers, Refusal, Session, up_to_end
 
 if TYPE_CHECKING:
+    from specdec_lib.heads.base import Target
     from specdec_lib.heads.block_diffusion import Block, BlockHead
+    from specdec_lib.heads.dflash_head import DFlashHead
     from specdec_lib.linked_slots import LinkedSlots
-    from specdec_lib.models.llama.decoder import Transformer
 
 NAME = "block-diffusion"
 
@@ -39,7 +40,7 @@ class BlockDiffusion:
     default is that of the shipped drafter on two cores in bf16.
     """
 
-    head: BlockHead
+    head: BlockHead | DFlashHead
     curve: ForwardCost | None = None
     drafting: float = 0.36                         # cost of a block, in plain forwards
 
@@ -95,7 +96,7 @@ def make(kit: Kit, block: int | None = None, cut: bool = False, drafting: float 
     """
     from specdec_lib.heads.block_diffusion import block_head
 
-    head = block_head(kit.checkpoints[NAME], cast("Transformer", kit.target), block, text_tokens)
+    head = block_head(kit.checkpoints[NAME], cast("Target", kit.target), block, text_tokens)
     return BlockDiffusion(head, kit.cost if cut else None, drafting)
 
 

@@ -11,7 +11,7 @@ from specdec_lib.bench.run_folder import LOADED, RunFolder
 from specdec_lib.bench.usable import CHAINS_ONLY
 from specdec_lib.index.store_build import build_store
 from specdec_lib.models.llama.decoder import Transformer
-from tests.bench.test_eagle_source import HEAD
+from tests.bench.test_published_source import HEAD
 from tests.bench.test_run_folder import ONE, PLAN
 from tests.heads import published
 from tests.heads.published import written

@@ -7,7 +7,7 @@ from transformers import AutoModelForCausalLM
 
 from specdec_lib.integrations.transformers import FOLDER, Speculative, up_to
 from specdec_lib.types import Refusal
-from tests.bench.test_eagle_source import HEAD
+from tests.bench.test_published_source import HEAD, block_drafter
 from tests.heads import published
 from tests.heads.published import written
 from tests.small_bench import WORDS, model_folder
@@ -85,10 +85,19 @@ def test_a_published_head_drafts_in_both_ways_into_transformers(model, head):
     assert drafted(model, custom_generate=FOLDER, trust_remote_code=True, method="eagle2", eagle=str(head))
 
 
+def test_a_published_block_drafter_likewise(model, tmp_path):
+    drafter = block_drafter(tmp_path / "drafter")
+    for method in ("block-diffusion(depth=3)", "ddtree"):
+        assert drafted(model, custom_generate=Speculative(method, dflash=drafter))
+    assert drafted(model, custom_generate=FOLDER, trust_remote_code=True, method="ddtree", dflash=str(drafter))
+    with pytest.raises(Refusal, match="eagle2 does not draft with a block drafter: name .* ddtree, or leave dflash="):
+        drafted(model, custom_generate=Speculative("eagle2", dflash=drafter))
+
+
 def test_a_head_that_no_method_reads_and_one_that_does_not_fit_are_refused(folder, model, head):
-    with pytest.raises(Refusal, match="sam drafts with no EAGLE head: name a method that does"):
+    with pytest.raises(Refusal, match="sam does not draft with an EAGLE head: .* such as eagle2, or leave eagle= out"):
         drafted(model, custom_generate=Speculative("sam", eagle=head))
-    with pytest.raises(Refusal, match="tiny is no EAGLE head that is known here: .*; give eagle= another head"):
+    with pytest.raises(Refusal, match="tiny is no EAGLE head that is known here: .*; give eagle= another one"):
         drafted(model, custom_generate=Speculative("eagle2", eagle=folder))
     with pytest.raises(Refusal, match="no folder './nowhere': give eagle= a folder or a hub name"):
         drafted(model, custom_generate=Speculative("eagle2", eagle="./nowhere"))

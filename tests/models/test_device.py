@@ -13,7 +13,8 @@ from specdec_lib.models.device import to_device, wait_for_stream
 from tests.test_cuda import METHODS
 
 ONCE = ("ar", "sam", "prompt-lookup", "token-recycling", "sam+token-recycling")      # the statistics of its rows
-TWICE = ("eagle", "eagle2", "block-diffusion", "ddtree", "diffusion-draft", "draft-model")   # and the draft, at once
+TWICE = ("eagle", "eagle2", "block-diffusion", "ddtree", "diffusion-draft", "draft-model",   # and the draft, at once
+         "published ddtree(price=0)", "published block-diffusion(cut=False)")
 ROOT = Path(__file__).parents[2]
 SPECS = {"specdiff": "specdiff(steps=1)"}          # in more steps it meets a token in two tensors; invented ones differ
 

@@ -1,4 +1,4 @@
-"""A published head is handed in by name, on random models: it drafts, or one sentence says why not."""
+"""A published drafter is handed in by name, on random models: it drafts, or one sentence says why not."""
 
 import json
 import subprocess
@@ -10,10 +10,10 @@ from safetensors.torch import load_file
 
 from specdec_lib import cli
 from specdec_lib.analysis import bench_report, report_tables
-from specdec_lib.bench.eagle_source import CONVERT
 from specdec_lib.bench.options import RunOptions, prepare
+from specdec_lib.bench.published_source import CONVERT
 from specdec_lib.models.replay import load_recording
-from tests.heads import published
+from tests.heads import published, published_block
 from tests.heads.published import SPEC3, Published, written
 from tests.small_bench import WORDS, model_folder, refused, words_of_bench
 
@@ -22,6 +22,13 @@ LAYER = {"model_type": "llama", "hidden_size": 16, "intermediate_size": 36, "num
 HEAD = Published({**SPEC3, "norm_before_residual": True, "transformer_layer_config": LAYER,
                   "eagle_aux_hidden_state_layer_ids": [1, 2, 4], "draft_vocab_size": 5}, "layers.0.", (1, 2, 4),
                  ids=(2, 3, 4, 5, 29))
+
+
+def block_drafter(folder):
+    """A block drafter for the tiny model, in this folder."""
+    return published_block.written(folder, published_block.with_own({
+        **published_block.CONFIG, "hidden_size": 16, "vocab_size": len(WORDS), "max_position_embeddings": 64},
+        mask_token_id=0, target_layer_ids=[0, 2]))
 
 
 @pytest.fixture(scope="module")
@@ -64,6 +71,31 @@ def test_answers_and_recordings_are_drafted_by_it(words, tmp_path, capsys):
     assert list(load_recording(file).drafts) == ["eagle"]
 
 
+def test_a_published_block_drafter_does_the_same(model, tmp_path, capsys):
+    drafter = block_drafter(tmp_path / "public")
+    words = words_of_bench(model, tmp_path, "block-diffusion,ddtree(price=0)", "--dflash", drafter)
+    assert cli.run(words) == 0
+    kept = bench_report.load_report(tmp_path / "out")
+    assert kept.column("identical_prompts", ("block-diffusion", "ddtree(price=0)")) == [1, 1]
+    assert min(kept.column("draft_round_share", ("block-diffusion", "ddtree(price=0)"))) > 0
+    assert kept.summary["settings"]["dflash"] == "public"
+    assert kept.summary["settings"]["checkpoints"] is None
+    assert {row["what"]: row["value"] for row in report_tables.provenance_table(kept)}["DFlash drafter"] == "public"
+    said = capsys.readouterr().err
+    assert ("public drafts for methods with a block drafter: 2 layers, hidden states after 1, 3 layers, blocks of 5"
+            " tokens") in said
+    words[2] = "sam"
+    assert "no method here drafts with a block drafter: name one, such as ddtree, or leave" in refused(words, capsys)
+
+
+def test_each_kind_replaces_its_own_drafter_alone(head):
+    both = prepare(RunOptions("eagle,ddtree", eagle=str(head), dflash="./somewhere"))
+    assert both.plan.checkpoints is None
+    assert list(prepare(RunOptions("eagle,ddtree", dflash="./somewhere")).plan.checkpoints or {}) == ["eagle"]
+    assert both.without(["ddtree"]).plan.dflash is None
+    assert both.without(["ddtree"]).plan.eagle == str(head)
+
+
 def test_a_run_without_it_is_described_as_before_and_its_own_head_is_not_asked_for(words, head):
     assert "eagle" not in prepare(RunOptions()).plan.as_dict()
     assert "eagle" in (prepare(RunOptions("eagle")).plan.checkpoints or {})
@@ -81,6 +113,8 @@ def test_without_a_method_that_drafts_with_it_nothing_is_loaded(words, capsys):
 def test_for_the_encoder_decoder_it_is_refused(words, capsys):
     words[4] = "g2p"
     assert "--eagle names a model of text" in refused(words, capsys)
+    words[2], words[-2] = "ddtree", "--dflash"
+    assert "--dflash names a model of text" in refused(words, capsys)
 
 
 def test_what_is_no_head_for_the_target_is_refused(words, model, tmp_path, capsys, monkeypatch):
