@@ -7,6 +7,7 @@ import json
 import re
 from collections.abc import Sequence
 from difflib import get_close_matches
+from os.path import exists, isfile
 from pathlib import Path
 from typing import Any
 
@@ -88,9 +89,13 @@ def values_of(path: Path, words: Sequence[str], recordings: Path | None = None) 
 
 
 def _value(path: Path, known: Parameter, text: str) -> Any:
-    """The text as a value of the parameter's type; a path that exists here does so in the notebook's folder, too."""
+    """The text as a value of the parameter's type; a path that exists here does so in the notebook's folder, too.
+
+    A folder is a path where its name has a slash: `rag` alone is a family of recordings.
+    """
     if known.kind == "str":
-        return str(Path(text).resolve()) if "/" in text and "://" not in text and Path(text).exists() else text
+        here = "://" not in text and (isfile(text) or "/" in text and exists(text))      # of any text, a long one too
+        return str(Path(text).resolve()) if here else text
     try:
         return TRUTH[text.lower()] if known.kind == "bool" else ast.literal_eval(text)
     except (KeyError, ValueError, SyntaxError, RecursionError, MemoryError):

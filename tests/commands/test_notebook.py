@@ -59,6 +59,15 @@ def test_a_folder_that_exists_here_is_found_from_the_notebooks_folder(tmp_path, 
     assert notebook.values_of(path, ["sweep=results/other"]) == {"sweep": "results/other"}
 
 
+def test_a_file_that_exists_here_is_found_and_a_long_prompt_is_a_prompt(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "mine.json").touch()
+    assert notebook.values_of(notebook.notebook_called("01"), ["curve=mine.json"]) == {
+        "curve": str(tmp_path / "mine.json")}
+    prompt = "rivers " * 60 + "and/or lakes"
+    assert notebook.values_of(notebook.notebook_called("06"), [f"prompt={prompt}"]) == {"prompt": prompt}
+
+
 def test_the_page_is_not_written_over_the_notebook(tmp_path):
     path = tmp_path / "a.ipynb"
     path.write_text("{}")
