@@ -12,8 +12,6 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import Any, NamedTuple, TypeVar, cast
 
-from torch import Tensor
-
 from specdec_lib.cost.curves import CostCurve
 from specdec_lib.cost.lengths import RoundOffer, quickest_lengths
 from specdec_lib.dice import Dice
@@ -45,7 +43,13 @@ class ReplayOutcome(NamedTuple):
     regret: float                                  # time beyond that of the oracle, as a share of the oracle's
 
 Value = TypeVar("Value")
-NO_ROWS = cast(Tensor, None)                     # of a round without scores: whoever reads them fails
+
+
+class NoRowStats:
+    """Stands for the statistics of a round without scores: whoever reads them is told where to find some."""
+
+    def __getattr__(self, name: str) -> Any:
+        raise Refusal(f"a walk has no scores of the target, so no {name}: decode_text has them")
 
 
 @dataclass(frozen=True)
@@ -127,7 +131,7 @@ class LengthReplay:
             draft = prune(chains[place], budget)
             kept = min(len(draft), accepted[place])
             verdict = Verdict(tuple(range(kept)), recording.output[place:place + kept + 1])
-            now = now.after(Round(budget, draft, RowStats(NO_ROWS, NO_ROWS), verdict, ()))
+            now = now.after(Round(budget, draft, cast(RowStats, NoRowStats()), verdict, ()))
         finish(memory, now)
         return now
 

@@ -14,6 +14,7 @@ from specdec_lib.trees import deterministic_chain, prune
 from specdec_lib.types import Budget, Refusal
 from specdec_lib.when.adaedl import AdaEdl
 from specdec_lib.when.confidence import BelowConfidence, Confidence
+from specdec_lib.when.entropy_trigger import last_entropies
 from specdec_lib.when.fixed import Fixed
 from specdec_lib.when.heuristic import Heuristic
 from tests.worlds import PROMPT, kit
@@ -55,6 +56,11 @@ def test_a_walk_takes_the_rounds_of_a_decode(course, when):
         assert [(r.budget, r.draft, r.verdict) for r in walked.rounds] == [
             (r.budget, r.draft, r.verdict) for r in told.rounds]
         assert walked.tokens == told.tokens
+
+
+def test_a_policy_that_reads_scores_is_refused_in_a_walk(course):
+    with pytest.raises(Refusal, match="no entropy: decode_text"):
+        course.policy_outcome(lambda session, dice: Budget(len(last_entropies(session, 1))))
 
 
 def test_fixed_depths_need_no_rule(course):
@@ -135,7 +141,8 @@ WHENS = [name for name, card in catalog.parts()["when"].items() if not catalog.m
 def test_no_policy_of_the_catalogue_is_faster_than_the_oracle_under_the_same_prices(course, name, price):
     priced = LengthReplay(course.recordings, "draft-model", 4, CURVE, *price)
     for nodes in (2, 4):
-        found = priced.policy_outcome(kit(None, nodes=nodes).part(name), Dice(1))
+        policy = kit(None, nodes=nodes).part(name)       # decoded: some read the target's scores
+        found = priced.counted([priced.decode_text(text, policy, Dice(1).fork(text)) for text in priced.recordings])
         assert found.regret >= -1e-12
         assert found.tokens_per_forward >= 1
 
