@@ -14,6 +14,7 @@ because the noise of a position is used for one emitted token only.
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
+from math import inf
 
 from specdec_lib.cards import Card
 from specdec_lib.dice import Dice
@@ -59,11 +60,12 @@ class SharedNoise(Dice):
 
 
 def shared_noise_acceptance(p: torch.Tensor, q: torch.Tensor) -> float:
-    """Exact probability that draws from `p` and `q` [V], positive everywhere, agree under shared Gumbel noise.
+    """Exact probability that draws from `p` and `q` [V] agree under shared Gumbel noise.
 
     At least (1 - TV) / (1 + TV), while the best coupling has 1 - TV (Daliri et al. 2025).
     """
-    ratio = torch.maximum(p / p[:, None], q / q[:, None])       # [x, y]: how much faster than x the other token y is
+    each = ((dist / dist[:, None]).nan_to_num(0, inf) for dist in (p, q))       # [x, y]; 0 / 0 where neither is drawn
+    ratio = torch.maximum(*each)                   # how much faster than x the other token y is
     return float((1 / ratio.sum(1)).sum())
 
 

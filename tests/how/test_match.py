@@ -82,6 +82,13 @@ def test_the_probability_of_agreement_is_the_formulas_and_lies_between_the_bound
     assert shared_noise_acceptance(P, P) == pytest.approx(1)
 
 
+def test_a_draft_without_some_words_agrees_under_shared_noise_as_often_as_it_is_drawn():
+    sure, few = torch.tensor([0., 1., 0.]).double(), torch.tensor([0., .4, .6]).double()
+    assert shared_noise_acceptance(P, sure) == shared_noise_acceptance(sure, P) == pytest.approx(.5)
+    exact, same = shared_noise_acceptance(P, few), sum(drawn(P, n) == drawn(few, n) for n in range(4000)) / 4000
+    assert abs(same - exact) < 4 * (exact * (1 - exact) / 4000) ** .5
+
+
 def test_the_noise_belongs_to_the_token_so_distributions_on_fewer_tokens_share_it():
     few = Categorical(torch.tensor([700, 3]), torch.tensor([.5, .5], dtype=torch.float64))
     more = Categorical(torch.arange(1000), torch.full((1000,), 1e-9, dtype=torch.float64).index_fill_(
