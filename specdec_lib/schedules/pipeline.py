@@ -10,7 +10,8 @@ tests the one token that the exit drew there:
 
 So each round is one row through the layers above, there is never a forward over several drafted tokens, and no bonus
 token. Only tokens of the text reach the second stage, so its cache needs no rollback. The budget's depth is how many
-drafted tokens may be under way: the worker has computed all of them but the last. A decode ends with none of them left.
+drafted tokens may be under way: the worker has computed all of them but the last. Nothing is drawn behind one at which
+its stop rule fires. A decode ends with none of them left.
 Tokens do not depend on what is faster, because the verdict waits for what the worker was asked for.
 """
 
@@ -175,8 +176,9 @@ def budget_of(session: Session, method: Method, own: RandomNumbers) -> Budget:
 
 
 def room(session: Session, budget: Budget, drawn: Draft) -> int:
-    """How many tokens more may be under way; none behind an end token."""
-    return 0 if drawn.tokens[-1] in session.end else max(0, budget.depth - len(drawn))
+    """How many tokens more may be under way; none behind an end token, or one at which the stop rule fires."""
+    over = drawn.tokens[-1] in session.end or (budget.stop and budget.stop(drawn.stats))
+    return 0 if over else max(0, budget.depth - len(drawn))
 
 
 def ask(worker: DraftWorker, session: Session, drawn: Draft, budget: Budget, own: RandomNumbers) -> None:

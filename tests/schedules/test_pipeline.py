@@ -197,6 +197,16 @@ def test_the_first_stage_runs_ahead_by_no_more_than_it_may(ahead):
     assert all(round.ahead.tokens == 0 for round in session.rounds) == (ahead == 0)
 
 
+def test_nothing_is_drawn_behind_a_guess_at_which_the_policy_stops():
+    def rounds(spec):
+        fresh = replace(WORLD, target=WORLD.target.fresh())
+        *_, last = decode(PROMPT, fresh.target, *catalog.build(spec, fresh), max_new_tokens=12)
+        return last.rounds
+
+    assert [one.ahead.tokens for one in rounds("ppsd(ahead=2)@svip(depth=3, h=0)")] == [0] * 12
+    assert [one.ahead for one in rounds("ppsd@svip(depth=2, h=9)")] == [one.ahead for one in rounds("ppsd(ahead=1)")]
+
+
 @pytest.mark.parametrize("tokens", [1, 2, 3, 5])
 @pytest.mark.parametrize("script", [TEXT, WRONG], ids=["right", "wrong"])
 def test_a_decode_ends_after_exactly_as_many_tokens_as_it_may_emit(tokens, script):
