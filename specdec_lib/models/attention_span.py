@@ -9,9 +9,9 @@ MOVING = ("dynamic", "longrope")                   # rotary frequencies that dep
 
 def is_windowed(config: Any) -> bool:
     """Whether a layer sees a part of the text alone: a window that slides, or a chunk."""
-    kinds = getattr(config, "layer_types", None)
+    kinds = getattr(config, "layer_types", None) or getattr(config, "attention_layers", None)    # GPT-Neo's name
     if kinds:
-        return any("sliding" in kind or "chunk" in kind for kind in kinds)
+        return any(word in kind for kind in kinds for word in ("sliding", "chunk", "local"))
     window, context = getattr(config, "sliding_window", None), getattr(config, "max_position_embeddings", None)
     used = getattr(config, "use_sliding_window", True) is not False
     return bool(window) and used and (context is None or window < context)

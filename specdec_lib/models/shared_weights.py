@@ -6,6 +6,7 @@ Knows nothing about the model's layers: a drafter's own layer is of the Llama fa
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Any
 
 import torch.nn.functional as F
 from torch import Tensor
@@ -77,13 +78,22 @@ def shared_weights(model) -> SharedWeights:
 
 def shape_of(config, vocab: int, tied: bool) -> LlamaConfig:
     """The shape of a drafter's own layer; AttributeError, TypeError or ValueError where the config lacks a size."""
-    heads, hidden = config.num_attention_heads, config.hidden_size
+    heads, hidden = size(config, "num_attention_heads"), config.hidden_size
     eps = next((value for value in (getattr(config, name, None) for name in EPS) if value), 1e-5)
     return LlamaConfig(layers=config.num_hidden_layers, hidden=hidden, heads=heads,
-                       kv_heads=getattr(config, "num_key_value_heads", None) or heads,
-                       head_dim=getattr(config, "head_dim", None) or hidden // heads,
-                       mlp=getattr(config, "intermediate_size", None) or 4 * hidden, vocab=vocab,
+                       kv_heads=size(config, "num_key_value_heads") or heads,
+                       head_dim=size(config, "head_dim") or hidden // heads,
+                       mlp=size(config, "intermediate_size") or 4 * hidden, vocab=vocab,
                        context=getattr(config, "max_position_embeddings", None) or 2048, eps=eps, tied=tied)
+
+
+def size(config, name: str) -> Any:
+    """A size that all layers have; None where they differ, as in Gemma 4 and 3n, or the config has none."""
+    try:
+        value = getattr(config, name, None)
+    except RuntimeError:                           # transformers refuses to say one of a config with several
+        return None
+    return None if isinstance(value, list) else value
 
 
 def matrix(module) -> Tensor | None:

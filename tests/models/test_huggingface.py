@@ -15,14 +15,15 @@ from specdec_lib.types import ROOT, Draft, Refusal
 
 LLAMA_LIKE = {"hidden_size": 32, "intermediate_size": 48, "num_hidden_layers": 2, "num_attention_heads": 4,
               "vocab_size": 97, "num_key_value_heads": 2, "initializer_range": 0.3}
+SMALL = {"hidden_size": 32, "num_hidden_layers": 2, "num_attention_heads": 4, "vocab_size": 97}
 ODD = {"hidden_size": 32, "n_layer": 2, "n_head": 4, "vocab_size": 97, "initializer_range": 0.3}
 CONFIGS = {
-    "gpt2": lambda: transformers.GPT2Config(n_embd=32, n_layer=2, n_head=4, vocab_size=97, n_positions=128,
-                                            initializer_range=0.3, bos_token_id=0, eos_token_id=0),
-    "gpt_neox": lambda: transformers.GPTNeoXConfig(**{k: v for k, v in LLAMA_LIKE.items() if "value" not in k},
-                                                   bos_token_id=0, eos_token_id=0),
+    "gpt2": lambda: transformers.GPT2Config(**SMALL, n_positions=128, initializer_range=0.3),
+    "gpt_neox": lambda: transformers.GPTNeoXConfig(**SMALL, intermediate_size=48, initializer_range=0.3),
     "gemma": lambda: transformers.GemmaConfig(**LLAMA_LIKE, head_dim=8),
     "gemma3": lambda: transformers.Gemma3TextConfig(**LLAMA_LIKE, head_dim=8, sliding_window=8),
+    "gemma4": lambda: transformers.Gemma4TextConfig(**LLAMA_LIKE, head_dim=8, vocab_size_per_layer_input=97),
+    "gpt_neo": lambda: transformers.GPTNeoConfig(**SMALL, attention_types=[[["global", "local"], 1]], window_size=8),
     "bloom": lambda: transformers.BloomConfig(**ODD)}
 
 
@@ -67,7 +68,7 @@ def test_a_tree_scores_each_path_as_if_it_were_alone_where_the_architecture_obey
         assert far_from_alone(lm, path, tokens, draft) < 1e-4
 
 
-@pytest.mark.parametrize("name", ["bloom", "gemma3"])
+@pytest.mark.parametrize("name", ["bloom", "gemma3", "gemma4", "gpt_neo"])
 def test_a_tree_is_refused_in_one_sentence_where_it_does_not(load, name):
     lm = load(name)
     with pytest.raises(Refusal, match="this model takes chains only"):
@@ -238,7 +239,6 @@ def test_logits_that_are_changed_after_the_output_matrix_are_told_apart(how, dty
     assert not HuggingFace(model.to(dtype)).head_gives_logits()
 
 
-SMALL = {"hidden_size": 32, "num_hidden_layers": 2, "num_attention_heads": 4, "vocab_size": 97}
 UNSHARED = {
     "has a bias": lambda: transformers.PhiConfig(**SMALL, intermediate_size=48, bos_token_id=0, eos_token_id=0),
     "of its hidden size": lambda: transformers.OPTConfig(**SMALL, ffn_dim=48, word_embed_proj_dim=16),
