@@ -20,7 +20,7 @@ from specdec_lib.bench.provenance import machine, versions, without_folders
 from specdec_lib.checkpoints.card import checkpoint_names
 from specdec_lib.files import cache_home
 from specdec_lib.hub.default_model import SHA256
-from specdec_lib.hub.load import default_dtype, free_memory, parameter_count
+from specdec_lib.hub.load import dtype_for, free_memory, parameter_count
 from specdec_lib.hub.locate import DEFAULT, is_model_folder, path_of, refuse_no_folder
 from specdec_lib.models.llama.compiled import find_compiler
 from specdec_lib.models.llama.config import LlamaConfig, UnsupportedConfig, config_of
@@ -50,7 +50,7 @@ def diagnosis(target: str, shelf: Path, threads: int | None = None, seconds: flo
     if threads is not None:
         torch.set_num_threads(threads)
     here, device = machine(), "cuda" if torch.cuda.is_available() else "cpu"
-    dtype = default_dtype(device)
+    dtype = dtype_for(None if target == DEFAULT else path_of(target), device)
     model = model_facts(target, dtype, device)
     measured = bandwidth(torch.device(device), seconds)
     allowed = None if measured is None or not model["bytes_per_forward"] else measured / model["bytes_per_forward"]

@@ -9,7 +9,7 @@ MOVING = ("dynamic", "longrope")                   # rotary frequencies that dep
 
 def is_windowed(config: Any) -> bool:
     """Whether a layer sees a part of the text alone: a window that slides, or a chunk."""
-    kinds = getattr(config, "layer_types", None) or getattr(config, "attention_layers", None)    # GPT-Neo's name
+    kinds = getattr(config, "layer_types", None) or getattr(config, "attention_layers", None)    # GPT-Neo's
     if kinds:
         return any(word in kind for kind in kinds for word in ("sliding", "chunk", "local"))
     window, context = getattr(config, "sliding_window", None), getattr(config, "max_position_embeddings", None)

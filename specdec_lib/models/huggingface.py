@@ -27,6 +27,8 @@ from specdec_lib.types import Draft, Refusal
 
 CHUNK = 512                                        # rows fed at once while a prompt is read
 TRIAL = 16                                         # tokens of a trial text
+NOT_THE_FILES = ("install", "No module named", "configuration class", "does not recognize", "custom code")
+SCALES = ("weight_scale", "weight_scale_inv", "input_scale", "scales")      # of quantised weights
 
 
 class HuggingFace:
@@ -48,10 +50,11 @@ class HuggingFace:
                                      output_loading_info=True)
         except Exception as error:                 # loading code raises anything; in each case there is no model
             reason = str(error).strip().splitlines()[0] if str(error).strip() else type(error).__name__
-            again = "" if "pip install" in reason else "fetch it again, or "      # a package that is not here
+            again = "" if any(part in reason for part in NOT_THE_FILES) else "fetch it again, or "
             raise Refusal(f"transformers cannot load {folder} as a causal language model"
                           f"{' (' + why + ')' if why else ''}: {reason}; {again}take another model") from error
         refuse_filled(folder, told["missing_keys"])
+        refuse_unscaled(folder, told["unexpected_keys"])
         moved = model.to(device)                   # pyright: ignore[reportArgumentType] - the stub hides `self`
         lm = HuggingFace(moved.eval())
         lm.refuse_state()
@@ -65,7 +68,8 @@ class HuggingFace:
     @property
     def context(self) -> int | None:
         """The tokens that the model holds, before its positions change with the length."""
-        ends = getattr(self.config, "max_position_embeddings", None), self.moves_after
+        held = (getattr(self.config, name, None) for name in ("max_position_embeddings", "max_seq_len"))     # MPT's
+        ends = *held, self.moves_after
         return min((end for end in ends if end is not None), default=None)
 
     @property
@@ -257,6 +261,13 @@ def refuse_filled(folder: str | Path, missing: Collection[str]) -> None:
     if missing:
         raise Refusal(f"{folder} lacks tensors that its config.json asks for, such as {min(missing)}: the config is"
                       " another model's or the download is incomplete, fetch the model again")
+
+
+def refuse_unscaled(folder: str | Path, unread: Collection[str]) -> None:
+    """Raises Refusal where transformers left out factors of quantised weights."""
+    left_out = [name for name in unread if name.rpartition(".")[2] in SCALES]
+    if left_out:
+        raise Refusal(f"{folder} is quantised, and transformers leaves out {min(left_out)}: take the model that is not")
 
 
 def shared_or_why_not(model) -> SharedWeights | Refusal:

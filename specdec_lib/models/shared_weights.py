@@ -88,10 +88,10 @@ def shape_of(config, vocab: int, tied: bool) -> LlamaConfig:
 
 
 def size(config, name: str) -> Any:
-    """A size that all layers have; None where they differ, as in Gemma 4 and 3n, or the config has none."""
+    """A size that all layers have; None where they differ (Gemma 4, 3n)."""
     try:
         value = getattr(config, name, None)
-    except RuntimeError:                           # transformers refuses to say one of a config with several
+    except RuntimeError:                           # transformers' where layers differ
         return None
     return None if isinstance(value, list) else value
 

@@ -4,7 +4,7 @@ import pytest
 import torch
 
 from specdec_lib.bench import diagnosis as doctor
-from specdec_lib.hub.load import load_lm
+from specdec_lib.hub.load import dtype_for, load_lm
 from specdec_lib.models.llama.config import LlamaConfig
 from specdec_lib.types import Refusal
 from tests.models.test_huggingface import CONFIGS
@@ -17,7 +17,7 @@ def model(tmp_path_factory):
 
 
 def test_the_prediction_is_the_measured_bandwidth_over_the_bytes_of_the_weights(model, tmp_path, monkeypatch):
-    monkeypatch.setattr(doctor, "default_dtype", lambda device: torch.float32)
+    monkeypatch.setattr(doctor, "dtype_for", lambda folder, device: torch.float32)
     found = doctor.diagnosis(str(model), tmp_path, seconds=0.01)
     speed, facts = found["measured"]["bytes_per_second"], found["installed"]["model"]
     assert speed > 1e6
@@ -72,6 +72,8 @@ def test_a_model_that_transformers_runs_reads_every_weight_and_promises_no_equal
     assert facts["batch_invariant"] is False
     assert facts["four_bit"] is None
     assert facts["bytes_per_forward"] == 4 * sum(weight.numel() for weight in lm.parameters())
+    here = doctor.diagnosis(str(tmp_path), tmp_path, seconds=0)["machine"]
+    assert here["dtype"] in str(dtype_for(tmp_path, here["device"]))
 
 
 def test_a_model_that_is_not_here_is_not_fetched(monkeypatch, tmp_path):

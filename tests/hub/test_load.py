@@ -65,6 +65,16 @@ def test_a_tensor_that_is_missing_is_named(folder):
         load_lm(folder, torch.float32, "cpu")
 
 
+def test_quantised_weights_are_never_taken_without_their_scales(folder, checkpoint):
+    tensors, name = checkpoint("llama").model.state_dict(), "model.layers.0.self_attn.q_proj.weight"
+    tensors |= {name: tensors[name].to(torch.float8_e4m3fn), name + "_scale": torch.tensor(0.5)}
+    save_file(tensors, folder / "model.safetensors", {"format": "pt"})
+    with pytest.raises(Refusal, match="stored as F8_E4M3"):
+        load_lm(folder)
+    with pytest.raises(Refusal, match="leaves out"):
+        HuggingFace.load(folder)
+
+
 def test_pickled_weights_are_never_read(folder):
     (folder / "model.safetensors").rename(folder / "pytorch_model.bin")
     with pytest.raises(Refusal, match="no .safetensors file"):
