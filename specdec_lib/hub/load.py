@@ -12,6 +12,7 @@ from specdec_lib.hub.tokenizer import Tokenizer
 from specdec_lib.models.llama.config import UnsupportedConfig, config_of
 from specdec_lib.models.llama.decoder import Transformer
 from specdec_lib.models.llama.dense_linear import dense_code
+from specdec_lib.models.llama.families import is_wrapped, text_name
 from specdec_lib.models.llama.four_bit_weights import INT4, Dtype, refuse_device
 from specdec_lib.models.llama.packed_linear import bfloat16_is_fast
 from specdec_lib.models.llama.weights import read_config, tensor_sizes
@@ -134,8 +135,9 @@ def refuse_too_large(folder: Path, dtype: Dtype, device: str) -> None:
 
 
 def parameter_count(folder: Path) -> int:
-    """How many numbers the checkpoint holds, read from the headers of its files."""
-    return sum(map(prod, tensor_sizes(folder).values()))
+    """How many numbers the checkpoint holds, read from the headers of its files; those of text alone, beside images."""
+    whole = not is_wrapped(read_config(folder))
+    return sum(prod(size) for name, size in tensor_sizes(folder).items() if whole or text_name(name))
 
 
 def tied_output(folder: Path) -> int:

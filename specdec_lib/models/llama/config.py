@@ -1,7 +1,8 @@
 """The shape of a Llama-family decoder, read from a transformers config, and its rotary angles.
 
-Families: Llama 2 and 3, Vicuna, SmolLM (`llama`), Mistral without a sliding window, Qwen2 and 2.5, Qwen3; and those
-that `families.py` brings into a Llama's form, Phi-4 (`phi3`) and Granite. Knows nothing about weights.
+Families: Llama 2 and 3, Vicuna, SmolLM (`llama`), Mistral without a sliding window, Qwen2 and 2.5, Qwen3; those that
+`families.py` brings into a Llama's form, Phi-4 (`phi3`) and Granite; and the text model of one that reads images, too.
+Knows nothing about weights.
 """
 
 from __future__ import annotations
@@ -19,6 +20,7 @@ from specdec_lib.types import Refusal
 NEEDED = ("num_hidden_layers", "hidden_size", "num_attention_heads", "intermediate_size", "vocab_size")
 FETCH = "fetch the model again"                    # what helps where a config cannot be meant
 FAMILIES = ("llama", "mistral", "qwen2", "qwen3", "phi3", "granite")
+WRAPPED = {"qwen2_vl": "qwen2", "qwen2_5_vl": "qwen2", "qwen3_vl": "qwen3", "mistral3": None}     # None: as it says
 ORIGINAL = "original_max_position_embeddings"      # the context before a stretch, in Phi-3 outside the rotary part
 WINDOW = 4096                                      # of layers that slide where the config is silent, as in transformers
 
@@ -103,8 +105,22 @@ def config_of(config: Mapping[str, Any]) -> LlamaConfig:
         raise Refusal(f"the model's config.json holds a value of a wrong kind ({error}): {FETCH}") from None
 
 
+def text_part(config: Mapping[str, Any]) -> Mapping[str, Any]:
+    """The config of the text model alone, where the model reads images as well; else the same config.
+
+    Earlier files hold its values beside those of the images.
+    """
+    family = config.get("model_type")
+    if family not in WRAPPED:
+        return config
+    text = {**(config.get("text_config") or config)}
+    tied = config.get("tie_word_embeddings", text.get("tie_word_embeddings", False))
+    return {**text, "model_type": WRAPPED[family] or text.get("model_type"), "tie_word_embeddings": tied}
+
+
 def shape_in(config: Mapping[str, Any]) -> LlamaConfig:
     """What `config_of` returns; whatever Python raises for values of a wrong kind."""
+    config = text_part(config)
     family = config.get("model_type")
     if family not in FAMILIES:
         raise UnsupportedConfig(f"architecture {family!r} is not of the Llama family")
@@ -157,6 +173,8 @@ def rope_of(config: Mapping[str, Any], context: int) -> Rope:
     scaling = config.get("rope_parameters") or config.get("rope_scaling") or {}
     theta = scaling.get("rope_theta") or config.get("rope_theta") or 10000.0
     kind = scaling.get("rope_type") or scaling.get("type") or "default"
+    if kind == "mrope":                            # three positions, which are one where there is only text
+        kind = "default"
     if kind not in ("default", "linear", "llama3", "yarn"):
         raise UnsupportedConfig(f"rotary scaling {kind!r} is not one of default, linear, llama3, yarn")
     share = scaling.get("partial_rotary_factor", given(config, "partial_rotary_factor", 1.0))

@@ -1,6 +1,6 @@
-"""Checkpoints of Phi-3's and Granite's families with the names and numbers of a Llama's.
+"""Checkpoints of Phi-3's and Granite's families, and of models that read images, with a Llama's names and numbers.
 
-Phi-3 stores matrices joined that a Llama stores apart. Granite multiplies embedding, attention, residuals and logits by
+The text model of one that reads images has names of its own, and the tensors of the images are left out. Phi-3 stores matrices joined that a Llama stores apart. Granite multiplies embedding, attention, residuals and logits by
 factors of its config; these go into the matrices before them, so that the forward is a Llama's.
 """
 
@@ -15,21 +15,35 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from specdec_lib.models.llama.config import FETCH, LlamaConfig, config_of, given, is_positive
+from specdec_lib.models.llama.config import FETCH, LlamaConfig, config_of, given, is_positive, text_part
 from specdec_lib.models.llama.weights import Get, check_tensors, read_config, reader, safetensors_files, wide
 from specdec_lib.types import Refusal
 
 EMBEDDING, HEAD = "model.embed_tokens.weight", "lm_head.weight"
 JOINED = {"q_proj": "qkv_proj", "k_proj": "qkv_proj", "v_proj": "qkv_proj", "gate_proj": "gate_up_proj",
           "up_proj": "gate_up_proj"}               # in Phi-3: a Llama's matrix -> where its rows lie
+STARTS = {"model.language_model.": "model.", "language_model.": ""}        # of text beside images: there -> here
+TEXT = ("model.embed_tokens.", "model.layers.", "model.norm.", "lm_head.")
 FACTORS = ("embedding_multiplier", "attention_multiplier", "residual_multiplier", "logits_scaling")      # Granite's
 
 
 def stored_weights(folder: str | Path) -> tuple[LlamaConfig, Get]:
     """The shape of the checkpoint in a folder and what reads its tensors; Refusal where the two do not fit."""
     config = read_config(folder)
-    check_tensors(config_of(config), folder)
+    check_tensors(config_of(config), folder, text_name if is_wrapped(config) else str)
     return as_llama(config, safetensors_files(folder), reader(folder))
+
+
+def is_wrapped(config: Mapping[str, Any]) -> bool:
+    """Whether this is a model of text and images."""
+    return text_part(config) is not config
+
+
+def text_name(name: str) -> str | None:
+    """A Llama's name of a tensor of a model of text and images; None where the text model does not have it."""
+    start = next((start for start in STARTS if name.startswith(start)), "")
+    ours = STARTS.get(start, "") + name.removeprefix(start)
+    return ours if ours.startswith(TEXT) else None
 
 
 def as_llama(config: Mapping[str, Any], names: Collection[str], get: Get) -> tuple[LlamaConfig, Get]:
@@ -38,7 +52,10 @@ def as_llama(config: Mapping[str, Any], names: Collection[str], get: Get) -> tup
     What is stored decides whether the head is the embedding, and the config only where one is missing: transformers
     ties the two by `tie_word_embeddings` unless both are stored with different numbers, and so does this.
     """
-    shape, family = config_of(config), config["model_type"]
+    shape, family = config_of(config), text_part(config)["model_type"]
+    if is_wrapped(config):
+        there, stored = {ours: name for name in names if (ours := text_name(name))}, get
+        names, get = there, lambda name: stored(there.get(name, name))
     if shape.tied and HEAD in names:
         if EMBEDDING in names:
             shape = replace(shape, tied=same_numbers(get(EMBEDDING), get(HEAD)))

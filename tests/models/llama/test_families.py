@@ -5,14 +5,15 @@ from copy import deepcopy
 
 import pytest
 import torch
+import transformers
 from safetensors.torch import load_file, save_file
 from transformers import AutoModelForCausalLM
 
 from specdec_lib.checkpoints.fingerprint import weight_sample
-from specdec_lib.hub.load import load_lm
+from specdec_lib.hub.load import load_lm, parameter_count
 from specdec_lib.integrations.opened_model import llama_view
 from specdec_lib.models.llama.decoder import Transformer
-from specdec_lib.models.llama.families import EMBEDDING, HEAD
+from specdec_lib.models.llama.families import EMBEDDING, HEAD, text_name
 from specdec_lib.trees import deterministic_chain
 from specdec_lib.types import Draft, Refusal
 from tests.models.llama.distance import CLOSE, far
@@ -117,3 +118,107 @@ def test_a_factor_that_is_not_there_is_one(stored, words):
     one, none = (Transformer.load(stored("granite", residual_multiplier=value))(text, Draft()).logits
                  for value in (1.0, None))
     assert torch.equal(one, none)
+
+
+# --- text beside images ----------------------------------------------------------------------------------------------
+
+WORDS = {"hidden_size": 48, "intermediate_size": 64, "num_hidden_layers": 3, "num_attention_heads": 4, "vocab_size": 97,
+         "num_key_value_heads": 2, "head_dim": 12, "max_position_embeddings": 256, "initializer_range": 0.3,
+         "bos_token_id": None, "eos_token_id": None, "pad_token_id": None}
+SECTIONS = {"rope_type": "default", "mrope_section": [2, 2, 2], "rope_theta": 500.0}
+EYES = {"hidden_size": 32, "intermediate_size": 40, "num_heads": 2, "depth": 1, "out_hidden_size": 48}
+PICTURES = {"hidden_size": 32, "intermediate_size": 40, "num_hidden_layers": 1, "num_attention_heads": 2,
+            "image_size": 28, "patch_size": 14, "model_type": "pixtral"}
+MARKS = {"image_token_id": 5, "video_token_id": 6, "vision_start_token_id": 7, "vision_end_token_id": 8}
+SEEING = {                                         # family: (model, config, whether the head is the embedding)
+    "qwen2_5_vl": (transformers.Qwen2_5_VLForConditionalGeneration, lambda tied: transformers.Qwen2_5_VLConfig(
+        text_config={**WORDS, "rope_parameters": SECTIONS}, vision_config=EYES, **MARKS, tie_word_embeddings=tied)),
+    "qwen3_vl": (transformers.Qwen3VLForConditionalGeneration, lambda tied: transformers.Qwen3VLConfig(
+        text_config={**WORDS, "rope_parameters": SECTIONS}, vision_config={**EYES, "deepstack_visual_indexes": []},
+        **MARKS, tie_word_embeddings=tied)),
+    "mistral3": (transformers.Mistral3ForConditionalGeneration, lambda tied: transformers.Mistral3Config(
+        text_config={**WORDS, "model_type": "mistral", "sliding_window": None, "rope_theta": 500.0},
+        vision_config=PICTURES, image_token_index=5, tie_word_embeddings=tied))}
+
+
+@pytest.fixture(scope="module", params=[(family, tied) for family in SEEING for tied in (False, True)], ids=str)
+def seeing(request, tmp_path_factory):
+    """(folder, model) of a random model that reads images as well."""
+    family, tied = request.param
+    kind, config = SEEING[family]
+    torch.manual_seed(4)
+    model, folder = kind(config(tied)).eval(), tmp_path_factory.mktemp("seeing")
+    for name, weight in model.named_parameters():
+        if name.endswith("bias") or "norm" in name:
+            torch.nn.init.normal_(weight, 0.0 if name.endswith("bias") else 1.0, 0.3)
+    model.save_pretrained(folder)
+    return folder, model
+
+
+def logits_of(model, text):
+    with torch.no_grad():
+        return model(input_ids=torch.tensor([text])).logits[0]
+
+
+def test_the_text_model_of_one_that_reads_images_has_transformers_logits(seeing, words):
+    folder, model = seeing
+    lm, text = load_lm(folder, torch.float32, "cpu"), words(30)
+    assert isinstance(lm, Transformer)
+    assert far(lm(text[:9], deterministic_chain(text[9:])).logits, logits_of(model, text)[8:]) < CLOSE
+    assert parameter_count(folder) == sum(weight.numel() for name, weight in model.named_parameters()
+                                          if "vision" not in name and "visual" not in name and "projector" not in name)
+
+
+def test_drafters_see_its_weights_in_transformers_too(seeing):
+    folder, model = seeing
+    ours, view = Transformer.load(folder).weights, llama_view(model)
+    assert view.shape == ours.shape
+    assert torch.equal(view.embedding, ours.embedding)
+    assert all(torch.equal(one.qkv.dense(), other.qkv.dense())
+               for one, other in zip(view.layers, ours.layers, strict=True))
+
+
+@pytest.mark.parametrize("start", [("model.", ""), ("model.language_model.", ""), ("language_model.model.",
+                                                                                  "language_model.")])
+def test_every_way_to_name_its_tensors_is_read(seeing, start, tmp_path, words):
+    folder, model = seeing
+    tensors, renamed = load_file(folder / "model.safetensors"), {}
+    for name, tensor in tensors.items():
+        ours = text_name(name)
+        if ours is None:
+            renamed[name] = tensor
+        else:
+            renamed[start[1] + ours if ours == HEAD else start[0] + ours.removeprefix("model.")] = tensor
+    save_file(renamed, tmp_path / "model.safetensors", {"format": "pt"})
+    (tmp_path / "config.json").write_text((folder / "config.json").read_text())
+    text = words(12)
+    assert far(Transformer.load(tmp_path)(text[:1], deterministic_chain(text[1:])).logits,
+               logits_of(model, text)) < CLOSE
+
+
+def test_an_earlier_config_has_the_values_of_the_text_beside_those_of_the_images(seeing, tmp_path, words):
+    folder, model = seeing
+    config = json.loads((folder / "config.json").read_text())
+    if config["model_type"] != "qwen2_5_vl":       # the others have always had them inside
+        return
+    inside = config.pop("text_config")
+    inside.pop("rope_parameters")
+    scaling = {"type": "mrope", "mrope_section": [2, 2, 2]}
+    flat = {**inside, **config, "rope_theta": 500.0, "rope_scaling": scaling, "model_type": "qwen2_5_vl"}
+    (tmp_path / "config.json").write_text(json.dumps(flat))
+    (tmp_path / "model.safetensors").write_bytes((folder / "model.safetensors").read_bytes())
+    text = words(12)
+    assert far(Transformer.load(tmp_path)(text[:1], deterministic_chain(text[1:])).logits,
+               logits_of(model, text)) < CLOSE
+
+
+def test_a_tensor_of_the_text_that_does_not_fit_is_refused_and_one_of_the_images_is_not_read(seeing, tmp_path):
+    folder, _ = seeing
+    tensors = load_file(folder / "model.safetensors")
+    name = next(name for name in tensors if (text_name(name) or "").endswith("layers.1.mlp.down_proj.weight"))
+    tensors[name] = tensors[name][:-8].contiguous()
+    tensors["visual.blocks.0.mlp.down_proj.weight"] = torch.zeros(3, 3)
+    save_file(tensors, tmp_path / "model.safetensors", {"format": "pt"})
+    (tmp_path / "config.json").write_text((folder / "config.json").read_text())
+    with pytest.raises(Refusal, match=r"layers\.1\.mlp\.down_proj\.weight is 40 x 64 and by its config\.json 48 x 64"):
+        Transformer.load(tmp_path)
