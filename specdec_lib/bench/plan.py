@@ -23,6 +23,7 @@ REPORT_PEERS = ("hf-generate", "hf-prompt-lookup")
 MOST = 256                                         # sequences of a batch
 SEEDS = 2 ** 63                                    # torch takes no larger ones
 FILE, SHUFFLED = ORDERS = ("file", "shuffled")     # orders of a stream's prompts
+USUAL = {"orders": [FILE], "workers": INLINE, "batch": 1, "top_k": 0, "top_p": 1}         # not written in a plan
 
 
 @dataclass(frozen=True)
@@ -117,9 +118,7 @@ class Plan:
         plain: dict[str, Any] = {name: list(value) if isinstance(value, tuple) else value
                                  for name, value in values.items()}
         plain["methods"] = [*map(str, self.methods)]
-        if self.orders == (FILE,):
-            del plain["orders"]
-        for name, usual in (("workers", INLINE), ("batch", 1), ("top_k", 0), ("top_p", 1)):
+        for name, usual in USUAL.items():
             if plain[name] == usual:
                 del plain[name]
         for name in ("diffusion", "eagle", "dflash", "left_out", "system", "template_switches"):
@@ -140,7 +139,7 @@ def changed_settings(one: Mapping, two: Mapping, of: str = "") -> list[str]:
     """Settings that differ between two plans as dicts, as phrases; of a setting with parts, those that differ."""
     out = []
     for name in {**one, **two}:
-        left, right = one.get(name), two.get(name)
+        left, right = (side.get(name, USUAL.get(name)) for side in (one, two))
         if isinstance(left, Mapping) and isinstance(right, Mapping):
             out += changed_settings(left, right, f" of {name}")
         elif left != right:

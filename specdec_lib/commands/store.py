@@ -124,6 +124,8 @@ def answers_in(folder: Path) -> Iterator[Mapping[str, Any]]:
     if (folder / "parts").exists() and not (folder / "summary.json").exists():
         raise Refusal(f"the run in {folder} is not finished: run its command again")
     if not (folder / "decodes.parquet").exists():
+        if not (folder / shards.MANIFEST).exists():
+            raise Refusal(f"{folder} is a folder without answers: for texts name their files, such as {folder}/*.txt")
         yield from shards.read_shards(folder)
         return
     plain = results.select(results.read_turns(folder), method="ar", repeat=0)

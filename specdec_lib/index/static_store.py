@@ -81,7 +81,7 @@ def open_store(path: str | Path) -> StaticStore:
     try:
         stat = Path(path).stat()
     except OSError:
-        raise Refusal(f"there is no static index at {path}: build one first") from None
+        raise Refusal(f"there is no store at {path}: `specdec store` makes one") from None
     return _kept(str(path), stat.st_mtime_ns, stat.st_size)
 
 
@@ -96,7 +96,7 @@ def _open(path: Path) -> tuple[dict, mmap.mmap]:
         with path.open("rb") as file:
             data = mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ)
     except FileNotFoundError:
-        raise Refusal(f"there is no static index at {path}: build one first") from None
+        raise Refusal(f"there is no store at {path}: `specdec store` makes one") from None
     except (OSError, ValueError):                  # ValueError: an empty file cannot be mapped
         raise bad from None
     try:

@@ -55,6 +55,14 @@ def test_every_changed_setting_is_named_with_both_values_whichever_side_lacks_it
     assert changed_settings(other, one) == ["seed is 2 there and 1 here", "diffusion is 'dream' there and None here"]
 
 
+def test_a_setting_that_is_not_written_has_its_usual_value_in_a_sentence():
+    one, other = Plan(("ar",), batch=4, top_k=5, temperature=1.0).as_dict(), Plan(("ar",), temperature=1.0).as_dict()
+    assert changed_settings(one, other) == ["batch is 4 there and 1 here", "top_k is 5 there and 0 here"]
+    learning = Plan(("respec+memory",), orders=("file", "shuffled")).as_dict()
+    assert changed_settings(Plan(("respec+memory",)).as_dict(), learning) == [
+        "orders is ['file'] there and ['file', 'shuffled'] here"]
+
+
 def test_temperature_zero_is_greedy_and_any_other_samples():
     assert Plan(("ar",)).sampling is None
     assert Plan(("ar",), temperature=0.7).sampling == Sampling(0.7)

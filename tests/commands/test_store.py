@@ -129,7 +129,7 @@ def test_places_that_cannot_be_are_refused_before_anything_is_read(model, write,
     assert "no file or folder" in refused(model, tmp_path / "s", tmp_path / "nowhere", capsys=capsys)
     assert "replaced by its own store" in refused(model, text, text, capsys=capsys)
     assert "is a folder" in refused(model, tmp_path, text, capsys=capsys)
-    assert "holds no generated data" in refused(model, tmp_path / "s", tmp_path, capsys=capsys)
+    assert f"name their files, such as {tmp_path}/*.txt" in refused(model, tmp_path / "s", tmp_path, capsys=capsys)
     assert "no folder './nowhere'" in refused("./nowhere", tmp_path / "s", text, capsys=capsys)
     (tmp_path / "run").mkdir()
     told = refused(model, tmp_path / "run" / "decodes.parquet", tmp_path / "run", capsys=capsys)

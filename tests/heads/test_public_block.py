@@ -37,8 +37,9 @@ def logp_of(head, tokens, depth=ROWS - 1):
     return torch.empty(found.ids.shape, dtype=torch.float64).scatter_(1, found.ids, found.logp.double())
 
 
-@pytest.mark.parametrize("config", [CONFIG, BIASED, with_own({**CONFIG, "block_size": None}, block_size=ROWS)],
-                         ids=["as published", "with biases", "block size inside"])
+@pytest.mark.parametrize("config", [CONFIG, BIASED, with_own({**CONFIG, "block_size": None}, block_size=ROWS),
+                                    {**CONFIG, "model_type": "llama"}, {**CONFIG, "model_type": None}],
+                         ids=["as published", "with biases", "block size inside", "a Llama's", "of no family"])
 def test_slots_are_those_of_a_plain_forward_over_the_whole_text(config, target, tmp_path, words):
     ours, model = target
     folder = written(tmp_path / "drafter", config)

@@ -1,7 +1,8 @@
 """Checkpoints of Phi-3's and Granite's families, and of models that read images, with a Llama's names and numbers.
 
-The text model of one that reads images has names of its own, and the tensors of the images are left out. Phi-3 stores matrices joined that a Llama stores apart. Granite multiplies embedding, attention, residuals and logits by
-factors of its config; these go into the matrices before them, so that the forward is a Llama's.
+The text model of one that reads images has names of its own, and the tensors of the images are left out. Phi-3 stores
+matrices joined that a Llama stores apart. Granite multiplies embedding, attention, residuals and logits by factors of
+its config; these go into the matrices before them, so that the forward is a Llama's.
 """
 
 from __future__ import annotations
