@@ -26,6 +26,8 @@ LLAMA3 = {"rope_type": "llama3", "rope_theta": 1000.0, "factor": 8.0, "low_freq_
           "original_max_position_embeddings": 64}
 YARN = {"rope_type": "yarn", "rope_theta": 1000.0, "factor": 8.0, "original_max_position_embeddings": 64,
         "beta_fast": 4.0}
+PHI = {"rope_type": "longrope", "rope_theta": 1000.0, "short_factor": [1.0, 1.3, 2.0], "long_factor": [1.5, 3.0, 9.0],
+       "partial_rotary_factor": 0.75, "original_max_position_embeddings": 1024}
 FAMILIES = {
     "llama": lambda: transformers.LlamaConfig(**SIZES, rope_parameters={"rope_type": "default", "rope_theta": 500.0}),
     "llama3": lambda: transformers.LlamaConfig(**SIZES, rope_parameters=LLAMA3, tie_word_embeddings=True),
@@ -36,6 +38,7 @@ FAMILIES = {
     "qwen2": lambda: transformers.Qwen2Config(**SIZES, use_sliding_window=False),
     "qwen3": lambda: transformers.Qwen3Config(**SIZES, head_dim=16, tie_word_embeddings=True),
     "phi3": lambda: transformers.Phi3Config(**SIZES, pad_token_id=0),
+    "phi4 mini": lambda: transformers.Phi3Config(**SIZES, pad_token_id=0, rope_parameters=PHI),
     "granite": lambda: transformers.GraniteConfig(
         **SIZES, embedding_multiplier=5.0, attention_multiplier=0.3, residual_multiplier=0.7, logits_scaling=3.0,
         tie_word_embeddings=True, attention_bias=True),

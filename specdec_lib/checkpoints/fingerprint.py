@@ -20,7 +20,8 @@ from specdec_lib.models.llama.config import LlamaConfig
 from specdec_lib.types import LM, Refusal
 
 SAMPLE = 32                                        # weights taken from each of a few tensors
-ALSO_READ = {"llama3": ("low", "high", "original"), "yarn": ("low", "high", "original", "scale")}     # of a `Rope`
+ALSO_READ = {"llama3": ("low", "high", "original"), "yarn": ("low", "high", "original", "scale"),
+             "longrope": ("original", "scale")}     # of a `Rope`
 TIES = 1 / 8                                       # share of them that rounding twice (over float16) may change
 
 

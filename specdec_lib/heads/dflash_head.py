@@ -9,7 +9,7 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
-from specdec_lib.heads.base import Target, new_features, tap_levels
+from specdec_lib.heads.base import Target, new_features
 from specdec_lib.heads.block_walk import Block, Slots, walked
 from specdec_lib.heads.public_block import DFlashNetwork
 from specdec_lib.linked_slots import UnlinkedSlots
@@ -27,15 +27,14 @@ BEST = 2                                           # candidates of a slot that a
 class DFlashHead:
     """`head(tokens, depth)` returns a `Block`; `forwards` counts blocks, `fed` committed tokens read.
 
-    It taps the target when made, so make it before the prompt is fed. Each call reads missing hidden states from
-    `target.features`, however many rounds passed since the last call.
+    The target keeps the hidden states of the `taps` since before the prompt was fed (`base.tap_levels`). Each call reads
+    what is missing, however many rounds passed since the last call.
     """
 
     def __init__(self, network: DFlashNetwork, taps: tuple[int, ...], target: Target, block: int | None = None):
         self.block = network.block if block is None else block
         if self.block < 1:
             raise Refusal(f"a block has at least one slot, got {self.block}")
-        tap_levels(target, taps)
         self.levels, self.target, self.network, self.shape = taps, target, network, network.shape
         self.dtype, device = network.embedding.dtype, network.embedding.device
         self.ids = torch.arange(len(network.embedding), device=device)
@@ -67,8 +66,7 @@ class DFlashHead:
         with torch.inference_mode():
             self.read(tokens)
             logits = self.network.head(self.rows(tokens)[1:1 + depth])
-            wide = torch.promote_types(logits.dtype, torch.float32)
-            return Slots(packed_stats(logits.to(wide), None, max(BEST, min(top, len(self.ids)))), self.ids, wide)
+            return Slots(packed_stats(logits, None, top), self.ids, torch.promote_types(logits.dtype, torch.float32))
 
     def read(self, tokens: tuple[int, ...]) -> None:
         """Computes missing keys and values of the tokens before the last from the target's hidden states."""

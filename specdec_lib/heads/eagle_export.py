@@ -79,7 +79,9 @@ def exported_config(state: Mapping[str, Tensor], meta: Mapping[str, Any], shape:
 
 
 def rope_settings(rope: Rope) -> dict[str, Any]:
-    """The angles as transformers spells them."""
+    """The angles as transformers spells them; Refusal for those of a Phi, whose heads may be rotated in part."""
+    if rope.kind == "longrope":
+        raise Refusal("this target's angles are LongRoPE's, which a head in this format cannot have")
     if rope.kind == "default":
         return {"rope_theta": rope.theta}
     scaling = {"rope_type": rope.kind, "factor": rope.factor}

@@ -21,6 +21,7 @@ CONFIG = {"architectures": ["DFlashDraftModel"], "model_type": "qwen3", "hidden_
           "num_target_layers": 7, "block_size": ROWS, "tie_word_embeddings": True,
           "dflash_config": {"mask_token_id": MASK, "target_layer_ids": list(IDS)}}
 BIASED = {**CONFIG, "attention_bias": True}
+WIDE = {**CONFIG, "head_dim": 32}                  # heads that the compiled attention takes
 
 
 def with_own(config=CONFIG, **own):
@@ -31,7 +32,8 @@ def with_own(config=CONFIG, **own):
 
 def tensors_of(config, seed=3):
     """Random tensors of a drafter, norms around one."""
-    h, wide, pair, mlp, d = config["hidden_size"], 18, 6, 36, 6
+    h, mlp, d = config["hidden_size"], config["intermediate_size"], config["head_dim"]
+    wide, pair = config["num_attention_heads"] * d, config["num_key_value_heads"] * d
     sizes = {"fc": (h, len(config["dflash_config"]["target_layer_ids"]) * h), "hidden_norm": (h,), "norm": (h,)}
     for i in range(config["num_hidden_layers"]):
         sizes |= {f"layers.{i}.{name}": size for name, size in {
@@ -92,10 +94,11 @@ class Plainly:
     def attention(self, at, known, x):
         """Rows of a block see all tokens before them, and all of themselves."""
         every, before, heads = torch.cat((known, x)), len(known), self.config["num_attention_heads"]
-        q, k = (self.norm(f"{at}{part}_norm", self.linear(f"{at}{part}_proj", rows).view(len(rows), -1, 6))
+        d = self.config["head_dim"]
+        q, k = (self.norm(f"{at}{part}_norm", self.linear(f"{at}{part}_proj", rows).view(len(rows), -1, d))
                 for part, rows in (("q", torch.cat((torch.zeros_like(known), x))), ("k", every)))
         q, k = turned(q, self.config["rope_theta"])[before:], turned(k, self.config["rope_theta"])
-        v = self.linear(f"{at}v_proj", every).view(len(every), -1, 6)
+        v = self.linear(f"{at}v_proj", every).view(len(every), -1, d)
         k, v = (part.repeat_interleave(heads // part.shape[1], 1) for part in (k, v))
-        weight = (torch.einsum("qhd,khd->hqk", q, k) / 6 ** .5).softmax(-1)
+        weight = (torch.einsum("qhd,khd->hqk", q, k) / d ** .5).softmax(-1)
         return self.linear(f"{at}o_proj", torch.einsum("hqk,khd->qhd", weight, v).reshape(len(x), -1))

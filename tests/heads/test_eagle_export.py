@@ -94,6 +94,14 @@ def test_the_angles_of_the_target_go_along(rope, tmp_path):
     assert there.layout.shape.rope == rope
 
 
+def test_angles_that_the_format_cannot_have_are_refused(tmp_path):
+    rope = Rope(500.0, "longrope", original=64, stretch=(1.0,))
+    shape = LlamaConfig(layers=4, hidden=24, heads=4, kv_heads=2, head_dim=4, mlp=40, vocab=97, context=64, rope=rope)
+    target = Transformer.random(shape)
+    with pytest.raises(Refusal, match="angles are LongRoPE's, which a head in this format cannot have"):
+        exported(tmp_path / "head", random_eagle(shape, (1, 2, 3), IDS), target)
+
+
 def test_the_first_layout_cannot_express_a_head_of_ours():
     with pytest.raises(Refusal, match="divides each tapped hidden state by its own size before fc, and the layout ea"):
         refuse_inexact("eagle3")

@@ -5,6 +5,7 @@ import random
 
 import pytest
 import torch
+from safetensors.torch import load_file
 
 from specdec_lib import catalog
 from specdec_lib.cards import Kit, TokenizerFacts
@@ -15,11 +16,12 @@ from specdec_lib.heads.public_block import load_public_block
 from specdec_lib.loop import decode
 from specdec_lib.models.huggingface import HuggingFace
 from specdec_lib.models.llama.decoder import Transformer
+from specdec_lib.models.llama.path_attention import has_vectors
 from specdec_lib.models.table import Table
 from specdec_lib.sampling import Sampling
 from specdec_lib.types import NO_DICE, Refusal
 from tests.heads.published import HIDDEN, VOCAB
-from tests.heads.published_block import BIASED, CONFIG, IDS, ROWS, Plainly, with_own, written
+from tests.heads.published_block import BIASED, CONFIG, IDS, ROWS, WIDE, Plainly, with_own, written
 from tests.heads.test_public_eagle import far, random_target
 from tests.worlds import PROMPT, WARM, run
 
@@ -44,7 +46,7 @@ def test_slots_are_those_of_a_plain_forward_over_the_whole_text(config, target, 
     ours, model = target
     folder = written(tmp_path / "drafter", config)
     published, plain = load_public_block(folder, ours), Plainly(folder, model)
-    for length in (1, 2, 3, 12, 600):              # the cache holds 512 rows at first
+    for length in (1, 2, 3, 12, 510, 600):         # the cache holds 512 rows at first
         tokens = words(length)
         want = plain.logits(tokens).log_softmax(-1)
         head = block_head(published, ours.fresh())
@@ -88,15 +90,17 @@ def test_a_model_that_transformers_runs_is_drafted_for_as_well(target, tmp_path,
     assert far(logp_of(head, words(12)), Plainly(folder, target[1]).logits(words(12)).log_softmax(-1)) < 1e-9
 
 
+@pytest.mark.parametrize("config", [CONFIG, WIDE], ids=["torch's attention", "compiled attention"])
 @pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16, "int4"])
-def test_other_precisions_draft_nearly_the_same(dtype, target, tmp_path, words):
+def test_other_precisions_draft_nearly_the_same(dtype, config, target, tmp_path, words):
     ours, model = target
-    folder = written(tmp_path / "drafter")
+    folder = written(tmp_path / "drafter", config)
     model.save_pretrained(tmp_path / "target")
     other = Transformer.load(tmp_path / "target", dtype)
     head, plain = block_head(load_public_block(folder, other), other), Plainly(folder, model)
     found = logp_of(head, words(12))
     assert head.cache.kv.dtype == head.dtype
+    assert (head.attention is not None) == (config is WIDE and has_vectors())
     other.prefill(words(12))
     states = other.features(words(12)).double()[:11]             # rounded as the head reads them
     plain.features = lambda tokens: plain.norm("hidden_norm", plain.linear("fc", states.flatten(1)))
@@ -105,6 +109,26 @@ def test_other_precisions_draft_nearly_the_same(dtype, target, tmp_path, words):
     else:
         bound = 1e-3 if dtype == torch.float32 else .2
         assert far(found, plain.logits(words(12)).log_softmax(-1)) < bound
+
+
+def test_compiled_attention_follows_rounds_as_well(target, tmp_path, rounds):
+    target[1].save_pretrained(tmp_path / "target")
+    ours = Transformer.load(tmp_path / "target", torch.float32)
+    folder, beside = written(tmp_path / "drafter", WIDE), ours.fresh()
+    plain, head = Plainly(folder, target[1]), block_head(load_public_block(folder, ours), beside)
+    for tokens, draft in rounds(seed=5, rounds=8, start=505):            # the cache grows meanwhile
+        assert far(logp_of(head, tokens), plain.logits(tokens).log_softmax(-1)) < 1e-3
+        beside(tokens, draft)
+
+
+def test_products_of_weights_are_rounded_once(target, tmp_path):
+    target[1].save_pretrained(tmp_path / "target")
+    half = Transformer.load(tmp_path / "target", torch.bfloat16)
+    folder = written(tmp_path / "drafter")
+    head, state = block_head(load_public_block(folder, half), half), load_file(folder / "model.safetensors")
+    whole = [state[f"layers.{i}.self_attn.{part}_proj.weight"] for i in range(2) for part in "kv"]
+    want = (torch.cat(whole) * state["hidden_norm.weight"]).to(torch.bfloat16)
+    assert torch.equal(head.network.inject.dense(), want)
 
 
 def test_weights_are_packed_once_and_the_targets_own_are_shared(target, tmp_path):
@@ -187,6 +211,7 @@ def test_slots_of_a_tree_do_not_depend_on_each_other(target, tmp_path, words):
     ({**CONFIG, "hidden_size": 30}, "drafter has a hidden size of 30 for a target of 30, and this target has 24"),
     ({**CONFIG, "vocab_size": 99}, "drafter knows a vocabulary of 99 tokens, and this target has 97"),
     ({**CONFIG, "block_size": 1}, "gives a block_size of 1, and it is a whole number of 2 to 2048"),
+    ({**CONFIG, "block_size": 4000}, "gives a block_size of 4000"),
     ({**CONFIG, "block_size": "16"}, "gives a block_size of '16'"),
     (with_own(mask_token_id=97), "gives a mask_token_id of 97, and it is one of 97 tokens"),
     (with_own(target_layer_ids=None), "gives no target_layer_ids, a list of whole numbers"),

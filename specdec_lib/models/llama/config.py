@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from typing import Any
 
 import torch
+import torch.nn.functional as F
 from torch import Tensor
 
 from specdec_lib.types import Refusal
@@ -36,7 +37,10 @@ def is_positive(value: object) -> bool:
 
 @dataclass(frozen=True)
 class Rope:
-    """How positions become angles; `kind` is default, linear, llama3 (Llama 3.1's) or yarn (arXiv:2309.00071)."""
+    """How positions become angles; `kind` is default, linear, llama3 (Llama 3.1's), yarn or longrope.
+
+    Sources: YaRN (arXiv:2309.00071), LongRoPE (arXiv:2402.13753) within the context before the stretch.
+    """
 
     theta: float = 10000.0
     kind: str = "default"
@@ -45,9 +49,11 @@ class Rope:
     high: float = 4.0                              # wavelengths shorter than original / high are left alone
     original: int = 8192                           # context before the stretch
     scale: float = 1.0                             # of cosines and sines, YaRN's root of 1 / temperature
+    stretch: tuple[float, ...] = ()                # LongRoPE's factor of each pair that is rotated; others are not
 
     def __post_init__(self):
-        if not all(map(is_positive, (self.theta, self.factor, self.low, self.high, self.original, self.scale))):
+        if not all(map(is_positive, (self.theta, self.factor, self.low, self.high, self.original, self.scale,
+                                     *self.stretch))):
             raise Refusal(f"rotary angles come from numbers above 0, and the config.json says {self}: {FETCH}")
         if self.low == self.high:
             raise Refusal(f"rotary scaling stretches between two wavelengths, and both are {self.low}: {FETCH}")
@@ -141,12 +147,14 @@ def shape_in(config: Mapping[str, Any]) -> LlamaConfig:
     shared = type(hidden) is type(heads) is int and heads > 0 and hidden % heads == 0
     if config.get("head_dim") is None and not shared:
         raise Refusal(f"{heads!r} heads cannot share a hidden size of {hidden!r} evenly: {FETCH}")
-    biased = bool(config.get("attention_bias", False))
+    biased, head_dim = bool(config.get("attention_bias", False)), given(config, "head_dim", hidden // heads if shared
+                                                                        else 0)
+    rope = rope_of(config, context, head_dim)
     return LlamaConfig(layers=config["num_hidden_layers"], hidden=hidden, heads=heads,
-                       kv_heads=given(config, "num_key_value_heads", heads),
-                       head_dim=given(config, "head_dim", hidden // heads if shared else 0),
-                       mlp=config["intermediate_size"], vocab=config["vocab_size"], context=context,
-                       eps=config.get("rms_norm_eps", 1e-6), rope=rope_of(config, context),
+                       kv_heads=given(config, "num_key_value_heads", heads), head_dim=head_dim,
+                       mlp=config["intermediate_size"], vocab=config["vocab_size"],
+                       context=min(context, rope.original) if rope.kind == "longrope" else context,
+                       eps=config.get("rms_norm_eps", 1e-6), rope=rope,
                        tied=bool(config.get("tie_word_embeddings", False)),
                        qkv_bias=biased or family == "qwen2", out_bias=biased and family != "qwen2",
                        mlp_bias=bool(config.get("mlp_bias", False)), head_norms=family == "qwen3")
@@ -168,24 +176,43 @@ def slides(config: Mapping[str, Any]) -> bool:
     return config.get("use_sliding_window", False) and config["num_hidden_layers"] > full
 
 
-def rope_of(config: Mapping[str, Any], context: int) -> Rope:
+def rope_of(config: Mapping[str, Any], context: int, head_dim: int) -> Rope:
     """The rotary part of a config, in the spelling of transformers 4 (`rope_scaling`) or 5 (`rope_parameters`)."""
     scaling = config.get("rope_parameters") or config.get("rope_scaling") or {}
     theta = scaling.get("rope_theta") or config.get("rope_theta") or 10000.0
     kind = scaling.get("rope_type") or scaling.get("type") or "default"
     if kind == "mrope":                            # three positions, which are one where there is only text
         kind = "default"
-    if kind not in ("default", "linear", "llama3", "yarn"):
-        raise UnsupportedConfig(f"rotary scaling {kind!r} is not one of default, linear, llama3, yarn")
+    if kind not in ("default", "linear", "llama3", "yarn", "longrope"):
+        raise UnsupportedConfig(f"rotary scaling {kind!r} is not one of default, linear, llama3, yarn, longrope")
     share = scaling.get("partial_rotary_factor", given(config, "partial_rotary_factor", 1.0))
+    original = next((one[ORIGINAL] for one in (config, scaling) if one.get(ORIGINAL)), context)
+    if kind == "longrope" and config["model_type"] == "phi3":
+        return longrope_of(scaling, theta, original, context, int(head_dim * share))
     if share != 1.0:
         raise UnsupportedConfig(f"of each head a share of {share} alone is rotated")
-    original = next((one[ORIGINAL] for one in (config, scaling) if one.get(ORIGINAL)), context)
+    if kind == "longrope":
+        raise UnsupportedConfig("its LongRoPE is not Phi's")
     if kind == "llama3":
         return Rope(theta, kind, scaling["factor"], scaling["low_freq_factor"], scaling["high_freq_factor"], original)
     if kind == "yarn":
         return yarn_of(scaling, theta, original, context)
     return Rope(theta, kind, scaling.get("factor") or 1.0)
+
+
+def longrope_of(scaling: Mapping[str, Any], theta: float, original: int, context: int, rotated: int) -> Rope:
+    """LongRoPE's angles from the rotary part of a config; `rotated` coordinates of each head turn.
+
+    Beyond the context before the stretch all angles change, so the model ends there.
+    """
+    stretch = scaling.get("short_factor")
+    if not isinstance(stretch, list) or 2 * len(stretch) != rotated:
+        raise Refusal(f"LongRoPE has a factor for each of {rotated} / 2 pairs of coordinates, and the config.json gives"
+                      f" {stretch!r:.40}: {FETCH}")
+    factor, scale = scaling.get("factor") or context / original, scaling.get("attention_factor")
+    if scale is None:
+        scale = 1.0 if factor <= 1 else math.sqrt(1 + math.log(factor) / math.log(original))
+    return Rope(theta, "longrope", original=original, scale=scale, stretch=tuple(stretch))
 
 
 def yarn_of(scaling: Mapping[str, Any], theta: float, original: int, context: int) -> Rope:
@@ -206,7 +233,11 @@ def yarn_scale(factor: float, slope: float = 1.0) -> float:
 
 
 def frequencies(rope: Rope, head_dim: int) -> Tensor:
-    """Angle per position of each pair of coordinates, float32 [head_dim / 2]."""
+    """Angle per position of each pair of coordinates, float32 [head_dim / 2]; 0 of one that is not rotated."""
+    if rope.kind == "longrope":
+        rotated = 2 * len(rope.stretch)
+        powers = rope.theta ** (torch.arange(0, rotated, 2).float() / rotated)
+        return F.pad(1.0 / (torch.tensor(rope.stretch) * powers), (0, (head_dim - rotated) // 2))
     plain = 1.0 / rope.theta ** (torch.arange(0, head_dim, 2).float() / head_dim)
     if rope.kind == "default":
         return plain
@@ -236,4 +267,6 @@ def rope_table(shape: LlamaConfig, length: int, dtype: torch.dtype, device) -> t
     """
     angles = torch.arange(length).float()[:, None] * frequencies(shape.rope, shape.head_dim)
     cos, sin = angles.cos() * shape.rope.scale, angles.sin() * shape.rope.scale
+    if shape.rope.stretch:
+        cos[:, len(shape.rope.stretch):] = 1       # these keep their size, too
     return torch.cat((cos, cos), -1).to(device, dtype), torch.cat((-sin, sin), -1).to(device, dtype)

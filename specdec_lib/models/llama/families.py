@@ -1,8 +1,9 @@
-"""Checkpoints of Phi-3's and Granite's families, and of models that read images, with a Llama's names and numbers.
+"""Checkpoints of Phi's and Granite's families, and of models that read images, with a Llama's names and numbers.
 
 The text model of one that reads images has names of its own, and the tensors of the images are left out. Phi-3 stores
-matrices joined that a Llama stores apart. Granite multiplies embedding, attention, residuals and logits by factors of
-its config; these go into the matrices before them, so that the forward is a Llama's.
+matrices joined that a Llama stores apart, and Phi-4-mini rotates a part of each head. Granite multiplies embedding,
+attention, residuals and logits by factors of its config; these go into the matrices before them, so that the forward is
+a Llama's.
 """
 
 from __future__ import annotations
@@ -63,7 +64,7 @@ def as_llama(config: Mapping[str, Any], names: Collection[str], get: Get) -> tup
         else:
             get = renamed(get)
     if family == "phi3":
-        return shape, parted(shape, get)
+        return shape, paired(shape, parted(shape, get))
     if family == "granite":
         return replace(shape, tied=False), multiplied(granite_factors(config, shape), shape.tied, get)
     return shape, get
@@ -92,6 +93,27 @@ def parted(shape: LlamaConfig, get: Get) -> Get:
         if module not in JOINED:
             return get(name)
         return whole(name.replace(module, JOINED[module])).narrow(0, starts[module], counts[module])
+
+    return read
+
+
+def paired(shape: LlamaConfig, get: Get) -> Get:
+    """Reads queries and keys with the coordinates that turn together half a head apart, as in a Llama's heads.
+
+    Where a head is rotated in part, its first coordinates are, and turn with those half of that part away.
+    """
+    turned, size = len(shape.rope.stretch), shape.head_dim
+    if not turned or 2 * turned == size:
+        return get
+    place, still = torch.arange(size // 2), size // 2 - turned
+    order = torch.cat((torch.where(place < turned, place, place + turned),
+                       torch.where(place < turned, place, place + still) + turned))
+
+    def read(name: str) -> Tensor:
+        tensor = get(name)
+        if name.split(".")[-2] not in ("q_proj", "k_proj"):
+            return tensor
+        return tensor.unflatten(0, (-1, size))[:, order.to(tensor.device)].flatten(0, 1)
 
     return read
 

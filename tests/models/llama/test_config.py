@@ -1,5 +1,7 @@
 """Configs of a folder: both spellings give one shape, and what is not of the family is refused by name."""
 
+import math
+
 import pytest
 import torch
 import transformers
@@ -60,6 +62,30 @@ def test_what_is_not_of_the_family_is_left_to_transformers(change):
 def test_heads_that_are_rotated_in_part_are_left_to_transformers_and_the_reason_says_so(change):
     with pytest.raises(UnsupportedConfig, match=r"share of 0\.5 alone is rotated"):
         config_of(CONFIG | change)
+
+
+LONG = {"rope_type": "longrope", "rope_theta": 500.0, "short_factor": [1.0, 2.0, 3.0], "partial_rotary_factor": 0.75,
+        ORIGINAL: 64}
+
+
+def test_a_phi_with_longrope_ends_where_its_angles_change():
+    phi = CONFIG | {"model_type": "phi3", "max_position_embeddings": 256}
+    found = config_of(phi | {"rope_parameters": LONG})
+    assert (found.context, found.rope.stretch) == (64, (1.0, 2.0, 3.0))
+    assert found.rope.scale == pytest.approx((1 + math.log(4) / math.log(64)) ** .5)
+    given = {"rope_scaling": {"type": "longrope", "short_factor": [1.0, 2.0, 3.0], "attention_factor": 1.5},
+             "rope_theta": 500.0, "partial_rotary_factor": 0.75, ORIGINAL: 512}
+    assert (config_of(phi | given).context, config_of(phi | given).rope.scale) == (256, 1.5)
+    assert config_of(phi | {"rope_parameters": LONG | {"factor": 0.5}}).rope.scale == 1.0
+
+
+@pytest.mark.parametrize("stretch", [None, 2.0, [1.0, 2.0], [1.0, 2.0, 3.0, 4.0]])
+def test_longrope_has_a_factor_for_each_pair(stretch):
+    phi = CONFIG | {"model_type": "phi3", "max_position_embeddings": 256}
+    with pytest.raises(Refusal, match="a factor for each of 6 / 2 pairs of coordinates, and the config.json gives"):
+        config_of(phi | {"rope_parameters": LONG | {"short_factor": stretch}})
+    with pytest.raises(Refusal, match="rotary angles come from numbers above 0"):
+        config_of(phi | {"rope_parameters": LONG | {"short_factor": [1.0, 0.0, 2.0]}})
 
 
 YARN = {"rope_type": "yarn", "rope_theta": 1000.0, "factor": 8.0}

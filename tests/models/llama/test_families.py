@@ -65,7 +65,7 @@ def test_in_four_bits_a_head_of_its_own_is_read_as_well(stored):
     assert not weights.shape.tied
 
 
-@pytest.mark.parametrize("family", ["phi3", "granite"])
+@pytest.mark.parametrize("family", ["phi3", "phi4 mini", "granite"])
 def test_hidden_states_are_transformers(checkpoint, words, family):
     tiny, text = checkpoint(family), words(20)
     lm = Transformer.load(tiny.folder)
@@ -75,7 +75,7 @@ def test_hidden_states_are_transformers(checkpoint, words, family):
     assert far(lm.features(text), tiny.states(text)[:, [0, 2, 3]]) < CLOSE
 
 
-@pytest.mark.parametrize("family", ["phi3", "granite"])
+@pytest.mark.parametrize("family", ["phi3", "phi4 mini", "granite"])
 def test_a_model_in_transformers_shows_drafters_the_weights_that_our_decoder_has(checkpoint, family):
     ours, view = Transformer.load(checkpoint(family).folder).weights, llama_view(checkpoint(family).model)
     assert view.shape == ours.shape
@@ -86,7 +86,7 @@ def test_a_model_in_transformers_shows_drafters_the_weights_that_our_decoder_has
                    for name in ("qkv", "out", "gate_up", "down"))
 
 
-@pytest.mark.parametrize("family", ["phi3", "granite"])
+@pytest.mark.parametrize("family", ["phi3", "phi4 mini", "granite"])
 def test_of_a_model_in_half_precision_drafters_see_half_precision(checkpoint, family, tmp_path):
     model = deepcopy(checkpoint(family).model).to(torch.bfloat16)
     model.save_pretrained(tmp_path)
@@ -210,6 +210,23 @@ def test_an_earlier_config_has_the_values_of_the_text_beside_those_of_the_images
     text = words(12)
     assert far(Transformer.load(tmp_path)(text[:1], deterministic_chain(text[1:])).logits,
                logits_of(model, text)) < CLOSE
+
+
+def test_what_is_stored_decides_beside_images_too(seeing, tmp_path):
+    folder, model = seeing
+    config = json.loads((folder / "config.json").read_text())
+    tied = config.pop("tie_word_embeddings", False)
+    config["text_config"]["tie_word_embeddings"] = tied          # said inside alone
+    tensors = load_file(folder / "model.safetensors")
+    (tmp_path / "config.json").write_text(json.dumps(config))
+    save_file(tensors, tmp_path / "model.safetensors", {"format": "pt"})
+    assert Transformer.load(tmp_path).shape.tied == tied
+    head = next((name for name in tensors if text_name(name) == HEAD), f"language_model.{HEAD}")
+    tensors[head] = model.get_input_embeddings().weight.detach().flip(0).contiguous()
+    save_file(tensors, tmp_path / "model.safetensors", {"format": "pt"})
+    lm = Transformer.load(tmp_path)
+    assert not lm.shape.tied
+    assert torch.equal(lm.weights.head.dense(), tensors[head])
 
 
 def test_a_tensor_of_the_text_that_does_not_fit_is_refused_and_one_of_the_images_is_not_read(seeing, tmp_path):
