@@ -27,8 +27,8 @@ BEST = 2                                           # candidates of a slot that a
 class DFlashHead:
     """`head(tokens, depth)` returns a `Block`; `forwards` counts blocks, `fed` committed tokens read.
 
-    The target keeps the hidden states of the `taps` since before the prompt was fed (`base.tap_levels`). Each call reads
-    what is missing, however many rounds passed since the last call.
+    The target keeps the hidden states of the `taps` since before the prompt was fed (`base.tap_levels`). A call reads
+    what is missing, however many rounds passed since the last one.
     """
 
     def __init__(self, network: DFlashNetwork, taps: tuple[int, ...], target: Target, block: int | None = None):

@@ -10,7 +10,7 @@ from safetensors.torch import load_file
 
 from specdec_lib import cli
 from specdec_lib.analysis import bench_report, report_tables
-from specdec_lib.bench.options import RunOptions, prepare
+from specdec_lib.bench.options import RunOptions, prepare, why_left_out
 from specdec_lib.bench.published_source import CONVERT
 from specdec_lib.models.replay import load_recording
 from tests.heads import published, published_block
@@ -94,6 +94,13 @@ def test_each_kind_replaces_its_own_drafter_alone(head):
     assert list(prepare(RunOptions("eagle,ddtree", dflash="./somewhere")).plan.checkpoints or {}) == ["eagle"]
     assert both.without(["ddtree"]).plan.dflash is None
     assert both.without(["ddtree"]).plan.eagle == str(head)
+
+
+def test_of_the_default_methods_those_that_it_drafts_for_stay(head, tmp_path):
+    (tmp_path / "shelf").mkdir()
+    empty = RunOptions(None, checkpoints=tmp_path / "shelf")
+    assert "eagle2" in why_left_out(empty)
+    assert not {"eagle2", "respec"} & set(why_left_out(replace(empty, eagle=str(head))))
 
 
 def test_a_run_without_it_is_described_as_before_and_its_own_head_is_not_asked_for(words, head):
