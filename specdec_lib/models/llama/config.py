@@ -116,10 +116,10 @@ def text_part(config: Mapping[str, Any]) -> Mapping[str, Any]:
 
     Earlier files hold its values beside those of the images.
     """
-    family = config.get("model_type")
-    if family not in WRAPPED:
+    family, inside = config.get("model_type"), config.get("text_config")
+    if not isinstance(family, str) or family not in WRAPPED:
         return config
-    text = {**(config.get("text_config") or config)}
+    text = inside if isinstance(inside, Mapping) else config
     tied = config.get("tie_word_embeddings", text.get("tie_word_embeddings", False))
     return {**text, "model_type": WRAPPED[family] or text.get("model_type"), "tie_word_embeddings": tied}
 

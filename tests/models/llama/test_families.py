@@ -212,6 +212,15 @@ def test_an_earlier_config_has_the_values_of_the_text_beside_those_of_the_images
                logits_of(model, text)) < CLOSE
 
 
+@pytest.mark.parametrize("change", [{"text_config": [1]}, {"text_config": None}, {"model_type": ["qwen3_vl"]}])
+def test_a_config_without_a_text_model_is_refused_in_a_sentence(change, seeing, tmp_path):
+    folder, _ = seeing
+    (tmp_path / "config.json").write_text(json.dumps(json.loads((folder / "config.json").read_text()) | change))
+    (tmp_path / "model.safetensors").write_bytes((folder / "model.safetensors").read_bytes())
+    with pytest.raises(Refusal):
+        load_lm(tmp_path, torch.float32, "cpu")
+
+
 def test_what_is_stored_decides_beside_images_too(seeing, tmp_path):
     folder, model = seeing
     config = json.loads((folder / "config.json").read_text())
