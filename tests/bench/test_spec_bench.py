@@ -7,7 +7,7 @@ from statistics import mean
 
 import pytest
 
-from specdec_lib.analysis.bench_report import load_report
+from specdec_lib.analysis.bench_report import load_report, with_families
 from specdec_lib.bench import spec_bench
 from specdec_lib.bench.prompts import default_path, load_prompts
 from specdec_lib.types import Refusal
@@ -20,7 +20,7 @@ TASKS = {"mt_bench": "multi_turn", "translation": "translation", "summarization"
 
 @pytest.fixture(scope="module")
 def report():
-    return load_report(RUN)
+    return with_families(load_report(RUN))
 
 
 def answers(report, method: str) -> list[dict]:
