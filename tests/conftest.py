@@ -38,7 +38,8 @@ FAMILIES = {
     "qwen2": lambda: transformers.Qwen2Config(**SIZES, use_sliding_window=False),
     "qwen3": lambda: transformers.Qwen3Config(**SIZES, head_dim=16, tie_word_embeddings=True),
     "phi3": lambda: transformers.Phi3Config(**SIZES, pad_token_id=0),
-    "phi4 mini": lambda: transformers.Phi3Config(**SIZES, pad_token_id=0, rope_parameters=PHI),
+    "phi4 mini": lambda: transformers.Phi3Config(**SIZES, pad_token_id=0, rope_parameters=PHI,
+                                                 original_max_position_embeddings=1024),
     "granite": lambda: transformers.GraniteConfig(
         **SIZES, embedding_multiplier=5.0, attention_multiplier=0.3, residual_multiplier=0.7, logits_scaling=3.0,
         tie_word_embeddings=True, attention_bias=True),
