@@ -13,6 +13,12 @@ import torch
 import torch.nn.functional as F
 from safetensors.torch import load_file, save_file
 
+from specdec_lib import catalog
+from specdec_lib.dice import Dice
+from specdec_lib.loop import decode
+from specdec_lib.sampling import Sampling
+from specdec_lib.types import NO_DICE
+
 VOCAB, HIDDEN, HEADS, KV, MLP, LAYERS = 97, 24, 4, 2, 40, 7
 LAYER = {"model_type": "llama", "hidden_size": HIDDEN, "intermediate_size": 36, "num_hidden_layers": 1,
          "num_attention_heads": 3, "num_key_value_heads": 1, "head_dim": 6, "vocab_size": VOCAB, "hidden_act": "silu",
@@ -192,3 +198,24 @@ class Plain:
         """Logits [1 + nodes, rows] after the text and after every node."""
         paths = [(), *(tuple(draft.tokens[node] for node in draft.path(node)) for node in range(len(draft)))]
         return torch.stack([self.after(tokens, path) for path in paths])
+
+
+def emits_plain_decodings_ids(spec, target, kit_of, sources):
+    """Greedy and drawn ids of a method are plain decoding's, and of what these sources drafted some is kept, not all.
+
+    `kit_of(target, sampling)` makes the kit of one decode.
+    """
+    def output(spec, prompt, sampling):
+        fresh = target.fresh()
+        *_, last = decode(prompt, fresh, *catalog.build(spec, kit_of(fresh, sampling)), max_new_tokens=30,
+                          sampling=sampling, dice=NO_DICE if sampling is None else Dice(5))
+        return last
+
+    seen, warm = [], Sampling(temperature=1.0)
+    for prompt in ((1, 2), (3, 1, 4, 1, 5), (6, 6, 6, 2, 0, 3, 5)):
+        seen.append(output(spec, prompt, None))
+        assert seen[-1].output == output("ar", prompt, None).output
+        assert output(f"{spec}@match", prompt, warm).output == output("ar@match", prompt, warm).output
+    mine = [(len(round.draft), len(round.verdict.path)) for last in seen for round in last.rounds
+            if set(round.draft.source) & sources]
+    assert 0 < sum(kept for _, kept in mine) < sum(drafted for drafted, _ in mine)

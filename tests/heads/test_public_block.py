@@ -9,18 +9,15 @@ from safetensors.torch import load_file
 
 from specdec_lib import catalog
 from specdec_lib.cards import Kit, TokenizerFacts
-from specdec_lib.dice import Dice
 from specdec_lib.exact import distance, every_outcome
 from specdec_lib.heads.block_diffusion import block_head
 from specdec_lib.heads.public_block import load_public_block
-from specdec_lib.loop import decode
 from specdec_lib.models.huggingface import HuggingFace
 from specdec_lib.models.llama.decoder import Transformer
 from specdec_lib.models.llama.path_attention import has_vectors
 from specdec_lib.models.table import Table
-from specdec_lib.sampling import Sampling
-from specdec_lib.types import NO_DICE, Refusal
-from tests.heads.published import HIDDEN, VOCAB
+from specdec_lib.types import Refusal
+from tests.heads.published import HIDDEN, VOCAB, emits_plain_decodings_ids
 from tests.heads.published_block import BIASED, CONFIG, IDS, ROWS, WIDE, Plainly, with_own, written
 from tests.heads.test_public_eagle import far, random_target
 from tests.worlds import PROMPT, WARM, run
@@ -155,22 +152,8 @@ def kit_of(target, drafter, sampling=None, vocab=7) -> Kit:
 def test_methods_run_on_it_unchanged_and_emit_plain_decodings_ids(spec, tmp_path):
     small = Transformer.load(random_target(tmp_path / "target", 7)[0], torch.float64)
     drafter = load_public_block(written(tmp_path / "drafter", of_vocab(7)), small)
-
-    def output(spec, prompt, sampling):
-        fresh = small.fresh()
-        *_, last = decode(prompt, fresh, *catalog.build(spec, kit_of(fresh, drafter, sampling)), max_new_tokens=30,
-                          sampling=sampling, dice=NO_DICE if sampling is None else Dice(5))
-        return last
-
-    seen = []
-    for prompt in ((1, 2), (3, 1, 4, 1, 5), (6, 6, 6, 2, 0, 3, 5)):
-        seen.append(output(spec, prompt, None))
-        assert seen[-1].output == output("ar", prompt, None).output
-        warm = Sampling(temperature=1.0)
-        assert output(f"{spec}@match", prompt, warm).output == output("ar@match", prompt, warm).output
-    mine = [(len(round.draft), len(round.verdict.path)) for last in seen for round in last.rounds
-            if set(round.draft.source) & {"block-diffusion", "slot-tree"}]
-    assert 0 < sum(kept for _, kept in mine) < sum(drafted for drafted, _ in mine)
+    emits_plain_decodings_ids(spec, small, lambda target, sampling: kit_of(target, drafter, sampling),
+                              {"block-diffusion", "slot-tree"})
 
 
 @pytest.mark.parametrize("spec", ["block-diffusion(depth=2)", "ddtree"])

@@ -12,19 +12,29 @@ from safetensors.torch import load_file
 
 from specdec_lib import catalog
 from specdec_lib.cards import Kit, TokenizerFacts
-from specdec_lib.dice import Dice
 from specdec_lib.exact import distance, every_outcome
 from specdec_lib.heads import base
 from specdec_lib.heads.drafter_linear import output_rows
 from specdec_lib.heads.eagle import EagleHead, eagle_head
 from specdec_lib.heads.public_eagle import load_public_eagle
-from specdec_lib.loop import decode
 from specdec_lib.models.huggingface import HuggingFace
 from specdec_lib.models.llama.decoder import Transformer
 from specdec_lib.models.table import Table
-from specdec_lib.sampling import Sampling
-from specdec_lib.types import NO_DICE, ROOT, Draft, Refusal
-from tests.heads.published import ALL, HEADS, HIDDEN, KV, LAYERS, MLP, TOKENS, VOCAB, Plain, Published, written
+from specdec_lib.types import ROOT, Draft, Refusal
+from tests.heads.published import (
+    ALL,
+    HEADS,
+    HIDDEN,
+    KV,
+    LAYERS,
+    MLP,
+    TOKENS,
+    VOCAB,
+    Plain,
+    Published,
+    emits_plain_decodings_ids,
+    written,
+)
 from tests.worlds import PROMPT, WARM, run
 
 CHAIN = Draft((7, 8, 9, 10), (ROOT, 0, 1, 2))
@@ -188,22 +198,7 @@ TREES = "eagle2(depth=3, width=2, nodes=6, least=0, price=0)"
     ("speculators eagle3", TREES), ("speculators eagle", "eagle(depth=3)"), ("speculators eagle", TREES)])
 def test_methods_run_on_it_unchanged_and_emit_plain_decodings_ids(name, spec, small, tmp_path):
     head = load_public_eagle(written(tmp_path / "head", of_vocab(ALL[name], 7, SMALL)), small)
-
-    def output(spec, prompt, sampling):
-        fresh = small.fresh()
-        *_, last = decode(prompt, fresh, *catalog.build(spec, kit_of(fresh, head, sampling)), max_new_tokens=30,
-                          sampling=sampling, dice=NO_DICE if sampling is None else Dice(5))
-        return last
-
-    seen = []
-    for prompt in ((1, 2), (3, 1, 4, 1, 5), (6, 6, 6, 2, 0, 3, 5)):
-        seen.append(output(spec, prompt, None))
-        assert seen[-1].output == output("ar", prompt, None).output
-        warm = Sampling(temperature=1.0)
-        assert output(f"{spec}@match", prompt, warm).output == output("ar@match", prompt, warm).output
-    mine = [(len(round.draft), len(round.verdict.path)) for last in seen for round in last.rounds
-            if set(round.draft.source) & {"eagle", "eagle2"}]
-    assert 0 < sum(kept for _, kept in mine) < sum(drafted for drafted, _ in mine)
+    emits_plain_decodings_ids(spec, small, lambda target, sampling: kit_of(target, head, sampling), {"eagle", "eagle2"})
 
 
 @pytest.mark.parametrize("spec", ["eagle(depth=2)", "eagle2(depth=2, width=2, nodes=3, least=0, price=0)"])
