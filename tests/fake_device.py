@@ -96,21 +96,10 @@ def moved_together(mode: AbsentDevice, name: str, count: int = 3) -> list[int]:
     return [after - before for before, after in pairwise(ends)]
 
 
-def with_published(kit, folder: Path):
-    """The kit with a published block drafter for its target."""
-    from specdec_lib.heads.public_block import load_public_block
-    from tests.heads import published_block
-
-    shape = kit.target.shape
-    config = {**published_block.CONFIG, "hidden_size": shape.hidden, "vocab_size": shape.vocab}
-    published_block.written(folder, published_block.with_own(config, mask_token_id=0, target_layer_ids=[0]))
-    drafter = load_public_block(folder, kit.target)
-    return replace(kit, checkpoints={**kit.checkpoints, "block-diffusion": drafter})
-
-
 def main(names: list[str], static: bool) -> None:
     from specdec_lib import catalog
     from specdec_lib.loop import decode
+    from tests.heads.published_block import with_published
     from tests.test_cuda import output_kit
 
     _setup_privateuseone_for_python_backend(NAME)

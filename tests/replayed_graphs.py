@@ -14,6 +14,8 @@ import json
 import os
 import random
 import sys
+from pathlib import Path
+from tempfile import TemporaryDirectory
 
 import torch
 from torch.utils._python_dispatch import TorchDispatchMode
@@ -148,21 +150,27 @@ class Launches:
         return out
 
 
-def decoded(spec: str, lengths: tuple[int, ...], sampled: bool) -> list:
-    """What each round drafted, and what was emitted, for prompts of these lengths one after the other on one target."""
+def decoded(spec: str, lengths: tuple[int, ...], sampled: bool, folder: Path) -> list:
+    """What each round drafted, and what was emitted, for prompts of these lengths one after the other on one target.
+
+    A published drafter is written to the folder.
+    """
     from specdec_lib import catalog
     from specdec_lib.dice import Dice
     from specdec_lib.loop import decode
     from specdec_lib.sampling import Sampling
     from specdec_lib.types import NO_DICE
     from tests.conftest import random_text
+    from tests.fake_device import PUBLISHED
+    from tests.heads.published_block import with_published
     from tests.test_cuda import output_kit, weights
 
     weights.cache_clear()                          # what was captured lies on them
-    kit, told = output_kit("cpu", True), []
+    kit, told, name = output_kit("cpu", True), [], spec.removeprefix(PUBLISHED)
+    kit = kit if name == spec else with_published(kit, folder)
     for length in lengths:
         prompt, dice = random_text(random.Random(length), length), Dice(length) if sampled else NO_DICE
-        *_, session = decode(prompt, kit.target, *catalog.build(spec, kit), max_new_tokens=16, dice=dice,
+        *_, session = decode(prompt, kit.target, *catalog.build(name, kit), max_new_tokens=16, dice=dice,
                              sampling=Sampling(0.8) if sampled else None)
         drafts = [[list(one.draft.tokens), list(one.draft.parents)] for one in session.rounds]
         told.append({"drafts": drafts, "output": list(session.output)})
@@ -186,13 +194,15 @@ def main(lengths: tuple[int, ...], sampled: bool, specs: list[str]) -> None:
     os.environ["CC"] = "no-compiler"               # nothing has compiled yet
     as_on_a_device()
     alone, told = CapturedWork.launch, {}
-    for spec in specs:
-        launches = Launches()
-        CapturedWork.launch = lambda work, launches=launches: launches(work)
-        replayed = decoded(spec, lengths, sampled)
-        CapturedWork.launch = alone
-        told[spec] = {"replayed": replayed, "computed": decoded(spec, lengths, sampled), "graphs": launches.graphs,
-                      "launched": launches.count}
+    with TemporaryDirectory() as folder:
+        for spec in specs:
+            launches = Launches()
+            CapturedWork.launch = lambda work, launches=launches: launches(work)
+            replayed = decoded(spec, lengths, sampled, Path(folder))
+            CapturedWork.launch = alone
+            computed = decoded(spec, lengths, sampled, Path(folder))
+            told[spec] = {"replayed": replayed, "computed": computed, "graphs": launches.graphs,
+                          "launched": launches.count}
     sys.stdout.write(json.dumps(told))
 
 

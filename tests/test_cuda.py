@@ -13,7 +13,7 @@ import torch
 from specdec_lib import catalog
 from specdec_lib.bench.runners import SynchronizedTarget
 from specdec_lib.cards import Kit, TokenizerFacts
-from specdec_lib.heads.block_diffusion import BlockHead
+from specdec_lib.heads.block_diffusion import block_head
 from specdec_lib.heads.eagle import EagleHead
 from specdec_lib.heads.eagle_tree import Growth
 from specdec_lib.hub import default_model, locate
@@ -35,6 +35,7 @@ from specdec_lib.training.recipes import RECIPES
 from specdec_lib.types import Budget, Draft
 from specdec_lib.what.eagle2 import grow_candidates
 from tests.conftest import random_rounds, random_text, random_tree
+from tests.heads.published_block import with_published
 from tests.worlds import random_block_diffusion, random_diffusion, random_eagle, random_exits, random_lengths
 
 DEVICES = ["cpu", pytest.param("cuda", marks=pytest.mark.cuda)]
@@ -163,10 +164,11 @@ def test_a_captured_tree_equals_its_arithmetic_bit_by_bit_and_is_the_one_that_is
     assert {tree.columns for tree in fixed.lease.held.trees.values()} == {256, 512}
 
 
-def test_a_captured_block_equals_its_arithmetic_bit_by_bit_and_is_the_one_that_an_eager_one_fills(device):
-    drafter, dice = random_block_diffusion(SHAPE, TAPS, IDS), random.Random(6)
-    fixed, eager = (BlockHead(drafter.state, drafter.meta, model("tiny", device, static), text_tokens=True)
-                    for static in (True, False))
+@pytest.mark.parametrize("whose", ["ours", "published"])
+def test_a_captured_block_equals_its_arithmetic_bit_by_bit_and_is_an_eager_ones(device, whose, tmp_path):
+    kit, dice = output_kit(device), random.Random(6)
+    drafter = (kit if whose == "ours" else with_published(kit, tmp_path)).checkpoints["block-diffusion"]
+    fixed, eager = (block_head(drafter, model("tiny", device, static)) for static in (True, False))
     text = random_text(dice, 235)                  # it grows beyond the 256 columns of the first blocks
     for depth in (4, 1, 4, 3, 4):
         mine, want = fixed(text, depth), eager(text, depth)

@@ -22,7 +22,7 @@ from specdec_lib.heads.base import PerTarget, Target, new_features, tap_levels
 from specdec_lib.heads.block_network import BlockWeights
 from specdec_lib.heads.block_rows import compiled_block
 from specdec_lib.heads.block_walk import Block, CompiledLinks, Slots, link, walk, walked
-from specdec_lib.heads.captured_block import BlockMemory
+from specdec_lib.heads.captured_block import BlockMemory, block_of
 from specdec_lib.heads.captured_draft import width_of
 from specdec_lib.heads.dflash_head import DFlashHead
 from specdec_lib.heads.draft_vocabulary import DraftVocabulary
@@ -66,8 +66,10 @@ class BlockHead:
         self.vocabulary = DraftVocabulary(self.weights.ids, self.weights.text if text_tokens else None)
         self.candidates = min(max(2, meta["candidates"]), len(self.weights.ids))
         static = self.capture and isinstance(target, Transformer) and target.static
-        self.lease = MemoryLease(self.weights.free, lambda: BlockMemory(self.weights)) if static else None
-        self.cache = (KVCache(self.shape, 1 + len(self.weights.layers), self.embedding.dtype, target.device)
+        layers = 1 + len(self.weights.layers)
+        self.lease = (MemoryLease(self.weights.free, lambda: BlockMemory(self.shape, layers, self.embedding))
+                      if static else None)
+        self.cache = (KVCache(self.shape, layers, self.embedding.dtype, target.device)
                       if self.lease is None else self.lease.held.cache)
         self.attention = compiled_attention(self.shape, self.embedding.dtype, target.device)
         self.rope = (None if self.lease is None else self.lease.held.rope) or self.angles()
@@ -152,7 +154,7 @@ class BlockHead:
             return None
         taps, start = self.read(tokens, width_of(self.block))
         self.forwards += 1
-        told, chain = self.lease.held.fill(self, tokens, taps, start)
+        told, chain = block_of(self.lease.held, self, tokens, taps, start)
         return told.clone(), chain
 
     def drafted(self, tokens: tuple[int, ...], depth: int, top: int) -> tuple[Tensor, Slots]:

@@ -3,13 +3,14 @@
 One graph takes in the last committed tokens, from the target's hidden states, fills every slot and walks through them.
 Its numbers travel in one copy from pinned memory, the hidden states in another. A shorter draft is the beginning of the
 block, so one graph serves every length. Rows of committed tokens are padded to a fixed width; padding lies behind the
-last of them, where the block's rows overwrite it or no row sees it.
+last of them, where the block's rows overwrite it or no row sees it. `captured_dflash.py` has the same for published
+drafters.
 """
 
 from __future__ import annotations
 
-from collections.abc import Collection
-from typing import TYPE_CHECKING, NamedTuple
+from collections.abc import Callable, Collection
+from typing import TYPE_CHECKING, Generic, NamedTuple, Protocol, TypeVar
 
 import numpy as np
 import torch
@@ -20,12 +21,38 @@ from specdec_lib.heads.block_walk import Slots, steps
 from specdec_lib.heads.captured_draft import JoinedVocabulary, room_for_text, width_of
 from specdec_lib.models.llama.cache import KVCache
 from specdec_lib.models.llama.cache_pool import ROWS
+from specdec_lib.models.llama.config import LlamaConfig
 from specdec_lib.models.llama.cuda_graph import CapturedWork, columns_for
 from specdec_lib.models.llama.forward import LayerView, columns
 from specdec_lib.models.llama.row_stats import packed_stats
 
 if TYPE_CHECKING:
     from specdec_lib.heads.block_diffusion import BlockHead
+
+Place = TypeVar("Place")
+Block = TypeVar("Block", bound=CapturedWork)
+
+
+class Reserving(Protocol):
+    """A head that makes room in its cache, and has the angles of the whole cache."""
+
+    rope: tuple[Tensor, Tensor]
+
+    def reserve(self, rows: int) -> None: ...
+
+
+def angles_of(rope: tuple[Tensor, Tensor], where: Tensor) -> tuple[Tensor, Tensor]:
+    """The angles of these rows."""
+    cos, sin = rope
+    return cos[where], sin[where]
+
+
+def view_of_block(where: Tensor, stop: int, rope: tuple[Tensor, Tensor], group: int, dtype: torch.dtype) -> LayerView:
+    """The view of a block's rows, over `stop` columns: each sees all of them, and all before."""
+    hidden = torch.zeros(stop, dtype=dtype, device=where.device)
+    hidden.masked_fill_(torch.arange(stop, device=where.device) > where[-1:], float("-inf"))
+    full = hidden.expand(group * len(where), -1).contiguous()
+    return LayerView(where, stop, *angles_of(rope, where), full=full, products=True)
 
 
 class BlockPlace(NamedTuple):
@@ -84,45 +111,52 @@ class CapturedBlock(CapturedWork):
         return told, steps(anchor, x, found, w.output_rows(found), w.word, w.correction, w.confidence)
 
     def angles(self, where: Tensor) -> tuple[Tensor, Tensor]:
-        cos, sin = self.rope
-        return cos[where], sin[where]
+        return angles_of(self.rope, where)
 
     def view(self, slots: Tensor) -> LayerView:
-        """The view of the slots' rows: each sees all of them, and all before."""
-        stop, group, count = self.place.columns, self.weights.shape.group, len(slots)
-        hidden = torch.zeros(stop, dtype=self.weights.embedding.dtype, device=self.device)
-        hidden.masked_fill_(torch.arange(stop, device=self.device) > slots[-1:], float("-inf"))
-        full = hidden.expand(group * count, -1).contiguous()
-        return LayerView(slots, stop, *self.angles(slots), full=full, products=True)
+        return view_of_block(slots, self.place.columns, self.rope, self.weights.shape.group, self.cache.kv.dtype)
 
 
-class BlockMemory:
+class BlockMemory(Generic[Place, Block]):
     """A cache of a block drafter and the blocks that were captured on it."""
 
-    def __init__(self, weights: BlockWeights):
-        self.weights, embedding = weights, weights.embedding
-        capacity = max(512, min(ROWS, 1 << (weights.shape.context - 1).bit_length()))
-        self.cache = KVCache(weights.shape, 1 + len(weights.layers), embedding.dtype, embedding.device,
-                             capacity=capacity)
+    def __init__(self, shape: LlamaConfig, layers: int, embedding: Tensor):
+        capacity = max(512, min(ROWS, 1 << (shape.context - 1).bit_length()))
+        self.cache = KVCache(shape, layers, embedding.dtype, embedding.device, capacity=capacity)
         self.rope: tuple[Tensor, Tensor] | None = None           # of the whole cache, made by the first head
-        self.blocks: dict[BlockPlace, CapturedBlock] = {}
-        self.last: CapturedBlock | None = None     # that ran
+        self.blocks: dict[Place, Block] = {}
+        self.last: Block | None = None             # that ran
 
-    def fill(self, head: BlockHead, tokens: tuple[int, ...], taps: Tensor, start: int) -> tuple[Tensor, ...]:
-        """The block behind these tokens; `taps` are the hidden states of rows from `start` on, which fit the graph.
+    def columns(self, head: Reserving, stop: int) -> int:
+        """Columns of a block on rows before `stop`, once there is room.
 
         A cache that grew lies elsewhere, so the blocks on it are dropped.
         """
-        stop = start + max(width_of(head.block), len(taps) + head.block)
         head.reserve(stop)
         if self.rope is not head.rope:             # it grows with the cache
             self.blocks.clear()
             self.rope = head.rope
-        joins = head.vocabulary.rows is not None
-        place = BlockPlace(head.block, head.candidates, columns_for(stop),
-                           room_for_text(len(head.vocabulary.added)) if joins else 0, len(head.levels))
+        return columns_for(stop)
+
+    def block(self, place: Place, made: Callable[[], Block]) -> Block:
+        """The block for this, made if there is none; its first launch captures it."""
         if place not in self.blocks:
-            self.blocks[place] = CapturedBlock(place, head.masks.contiguous(), self.weights, self.cache, head.rope)
+            self.blocks[place] = made()
         self.last = self.blocks[place]
-        with torch.inference_mode():
-            return self.last(tokens[start + 1:], taps, start, head.vocabulary.added)
+        return self.last
+
+
+def block_of(memory: BlockMemory[BlockPlace, CapturedBlock], head: BlockHead, tokens: tuple[int, ...], taps: Tensor,
+             start: int) -> tuple[Tensor, ...]:
+    """Statistics of all slots behind these tokens, and the walk through them, until the next block.
+
+    `taps` are the hidden states of rows from `start` on, which fit the graph.
+    """
+    stop = memory.columns(head, start + max(width_of(head.block), len(taps) + head.block))
+    joins = head.vocabulary.rows is not None
+    place = BlockPlace(head.block, head.candidates, stop,
+                       room_for_text(len(head.vocabulary.added)) if joins else 0, len(head.levels))
+    masks, rope = head.masks.contiguous(), head.rope
+    block = memory.block(place, lambda: CapturedBlock(place, masks, head.weights, memory.cache, rope))
+    with torch.inference_mode():
+        return block(tokens[start + 1:], taps, start, head.vocabulary.added)

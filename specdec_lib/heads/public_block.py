@@ -132,6 +132,7 @@ class DFlashNetwork:
     head: Callable[[Tensor], Tensor]               # the target's output matrix
     embedding: Tensor                              # [V, hidden] the target's
     mask: Tensor                                   # [1, hidden] the embedding of the mask token
+    free: list[Any] = field(init=False, default_factory=list, repr=False, compare=False)     # see `captured_dflash.py`
 
     def feature(self, taps: Tensor) -> Tensor:
         """The features [rows, hidden] of tokens, but for a weight that is in `inject`, from [rows, taps, hidden]."""
@@ -146,9 +147,9 @@ class DFlashNetwork:
                             for each, layer in zip(keys, self.layers, strict=True)])
         return keys * cos + keys.roll(shape.head_dim // 2, -1) * sin, values
 
-    def filled(self, anchor: int, masks: int, kv: Iterable[Columns], view: LayerView) -> Tensor:
-        """Normed hidden states [1 + masks, hidden] of this token and the masks behind it."""
-        x = torch.cat((self.embedding[anchor][None], self.mask.expand(masks, -1)))
+    def filled(self, anchor: Tensor, masks: int, kv: Iterable[Columns], view: LayerView) -> Tensor:
+        """Normed hidden states [1 + masks, hidden] of this token, of which the embedding is given, and of masks."""
+        x = torch.cat((anchor, self.mask.expand(masks, -1)))
         for layer, own in zip(self.layers, kv, strict=True):
             x = decoder_layer(x, layer, self.shape, own, view)
         return F.rms_norm(x, (self.shape.hidden,), self.norm, self.shape.eps)

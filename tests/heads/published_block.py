@@ -1,17 +1,19 @@
 """A random published block drafter, and what a plain forward over the whole text says of it.
 
 The forward reads the folder by itself, keeps no cache, and is written from the description of the layout: one token
-more is one more pass over everything. Nothing of the package's own drafters is used.
+more is one more pass over everything. Nothing of the package's own drafters is used for it.
 """
 
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 
 import torch
 import torch.nn.functional as F
 from safetensors.torch import load_file, save_file
 
+from specdec_lib.heads.public_block import load_public_block
 from tests.heads.published import HIDDEN, VOCAB, rms, turned
 
 IDS, MASK, ROWS = (0, 2, 5), 96, 6                 # of a target of seven layers; a block of six rows drafts five tokens
@@ -57,6 +59,14 @@ def written(folder, config=CONFIG, **tensors):
     save_file({name: tensor for name, tensor in state.items() if tensor is not None}, folder / "model.safetensors")
     (folder / "config.json").write_text(json.dumps(config))
     return folder
+
+
+def with_published(kit, folder):
+    """The kit with a published block drafter for its target; it is written to this folder."""
+    shape = kit.target.shape
+    config = {**CONFIG, "hidden_size": shape.hidden, "vocab_size": shape.vocab}
+    drafter = load_public_block(written(folder, with_own(config, mask_token_id=0, target_layer_ids=[0])), kit.target)
+    return replace(kit, checkpoints={**kit.checkpoints, "block-diffusion": drafter})
 
 
 class Plainly:

@@ -14,7 +14,8 @@ from tests.replayed_graphs import Forbidden, Launches
 from tests.test_cuda import METHODS, SHAPE
 
 ROOT = Path(__file__).parents[2]
-DRAFTED_AT_ONCE = ("eagle", "eagle2", "block-diffusion", "draft-model")
+DRAFTED_AT_ONCE = ("eagle", "eagle2", "block-diffusion", "draft-model", "published block-diffusion(cut=False)",
+                   "published ddtree(price=0)")
 THREADS = ("pearl(workers='thread', depth=3)", "specbranch(workers='thread')")
 TIMED = {"pearl": "pearl(depth=3)", "duodecoding": "duodecoding(depth=3)", "double": "double(depth=3)"}
 
