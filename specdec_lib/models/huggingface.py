@@ -226,8 +226,8 @@ class HuggingFace:
         except Exception:                          # models with another kind of state fail with any error
             whole = False
         if not whole:
-            raise Refusal(f"{type(self.model).__name__} keeps a state that cannot be rolled back after a draft:"
-                          " choose a model with attention in every layer")
+            raise Refusal(f"{type(self.model).__name__} does not keep a row of keys and values per token in every"
+                          " layer, so no draft can be taken back: choose a model with plain attention in every layer")
         self.cache.clear()
         self.forwards = self.fed = 0
 
