@@ -7,9 +7,10 @@ lies above 1.
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
+from pathlib import Path
 
 from specdec_lib import catalog
-from specdec_lib.analysis.bench_report import QUALITIES, Report, plain_part
+from specdec_lib.analysis.bench_report import QUALITIES, Report, load_report, plain_part
 from specdec_lib.analysis.compare import Comparison, faster_of, mean_round, method_rounds, parts_sentence
 from specdec_lib.analysis.paper_settings import paper_setting
 from specdec_lib.analysis.report_text import estimate_text, interval_text, times_text
@@ -32,6 +33,8 @@ CHAIN = ("ar", "eagle2", "sam+eagle2", TRIGGER, CANDIDATES, THRESHOLD, COUNTS, R
 PARTS = {TRIGGER: "the entropy trigger", CANDIDATES: "choosing copies by past acceptance, after shorter matches",
          RELAXATION: "relaxed verification"}                           # the paper's three, in words
 RIVALS = {"eagle2": "EAGLE-2", "sam+eagle2": "SAM-Decoding"}          # sam+eagle2: with EAGLE-2 for the rest
+OTHER = {"AVX2 alone": "respec-avx2", "AMX": "respec-amx"}             # processor -> a kept run
+UNCOUNTED = "respec(least=0.3,counts=0.0)"
 CLAIMED = {"eagle2": 1.33, "sam": 1.25, "sam+eagle2": 1.25}            # "more than", abstract of arXiv 2511.01282
 
 
@@ -77,6 +80,14 @@ def against_rivals(report: Report, spec: str, rivals: Sequence[str]) -> dict[str
     """`spec` against the fastest of its rivals, chosen separately for all prompts ("all prompts") and each family."""
     return {family or "all prompts": versus(report, faster_of(report, rivals, family), spec, family)
             for family in (None, *report.families)}
+
+
+def other_processors(results: str | Path) -> dict[str, Comparison]:
+    """Strict ReSpec over SAM-Decoding with EAGLE-2, and over itself without counts, in this folder's other runs."""
+    runs = {name: load_report(Path(results) / run, rounds=False) for name, run in OTHER.items()}
+    bases = {"over its rival": "sam+eagle2", "over itself without counts": UNCOUNTED}
+    return {f"{name}, {said}": versus(report, base, "respec") for name, report in runs.items()
+            for said, base in bases.items()}
 
 
 def claims_table(report: Report) -> list[dict]:

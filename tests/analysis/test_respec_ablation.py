@@ -1,6 +1,7 @@
 """The ablation of ReSpec on runs made up by hand: which step is which, what is compared, and what is reported."""
 
 from dataclasses import replace
+from pathlib import Path
 
 import pytest
 
@@ -230,3 +231,13 @@ def test_the_families_in_which_a_step_is_told_apart_are_counted():
              decodes("sam+eagle2", *[row("", 0, 1.5)] * 4, family="rag", start=5)]
     assert respec_ablation.family_title(report(PLAIN, BOTH, *other)) == (
         "Of 2 pairs of a step and a family, 1 are faster than the step before and 1 slower")
+
+
+def test_the_kept_runs_of_other_processors_have_strict_respec_beside_its_rival_and_itself_without_counts():
+    found = respec_ablation.other_processors(Path(__file__).parents[2] / "data" / "results")
+    told = {name: (one.base, round(one.ratio, 2), one.verdict) for name, one in found.items()}
+    assert told == {                               # as in data/results/serial-methods.md
+        "AVX2 alone, over its rival": ("sam+eagle2", .99, "not told apart"),
+        "AVX2 alone, over itself without counts": ("+ our threshold", .96, "slower"),
+        "AMX, over its rival": ("sam+eagle2", .94, "slower"),
+        "AMX, over itself without counts": ("+ our threshold", .98, "not told apart")}
