@@ -69,6 +69,15 @@ def tap_levels(target: Target, levels: Sequence[int]) -> None:
     target.tap((*there, *(level for level in levels if level not in there)))
 
 
+def block_length(slots: int, target: Target) -> int:
+    """This many slots of a block; Refusal for none, and for more than the target's context holds."""
+    if slots < 1:
+        raise Refusal(f"a block has at least one slot, got {slots}")
+    if target.context is not None and slots > target.context:
+        raise Refusal(f"a block of {slots} slots does not fit into the target's context of {target.context}")
+    return slots
+
+
 def new_features(target: Target, tokens: tuple[int, ...], start: int, levels: Sequence[int]
                  ) -> Iterator[tuple[int, Tensor]]:
     """The target's hidden states [rows, levels, hidden] from row `start` to the one before the last token, in chunks.

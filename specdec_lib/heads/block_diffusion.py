@@ -18,7 +18,7 @@ from typing import cast
 import torch
 from torch import Tensor
 
-from specdec_lib.heads.base import PerTarget, Target, new_features, tap_levels
+from specdec_lib.heads.base import PerTarget, Target, block_length, new_features, tap_levels
 from specdec_lib.heads.block_network import BlockWeights
 from specdec_lib.heads.block_rows import compiled_block
 from specdec_lib.heads.block_walk import Block, CompiledLinks, Slots, link, walk, walked
@@ -36,7 +36,7 @@ from specdec_lib.models.llama.decoder import Transformer
 from specdec_lib.models.llama.forward import block_view, columns, view_of
 from specdec_lib.models.llama.kernels import compiled_attention
 from specdec_lib.models.llama.row_stats import packed_stats
-from specdec_lib.types import Draft, Lattice, Refusal
+from specdec_lib.types import Draft, Lattice
 
 
 class BlockHead:
@@ -53,11 +53,7 @@ class BlockHead:
     def __init__(self, state: Mapping[str, Tensor], meta: Mapping, target: Transformer, block: int | None = None,
                  packed: BlockWeights | None = None,      # packed earlier from the same state
                  text_tokens: bool = False):
-        self.block = meta["block"] if block is None else block            # trained for meta["block"]
-        if self.block < 1:
-            raise Refusal(f"a block has at least one slot, got {self.block}")
-        if target.context is not None and self.block > target.context:
-            raise Refusal(f"a block of {self.block} slots does not fit into the target's context of {target.context}")
+        self.block = block_length(meta["block"] if block is None else block, target)     # trained for meta["block"]
         tap_levels(target, meta["taps"])
         self.levels = tuple(meta["taps"])
         self.target, self.shape = target, target.shape

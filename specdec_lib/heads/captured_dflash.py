@@ -75,6 +75,7 @@ def told_of(memory: BlockMemory[DFlashPlace, CapturedDFlash], head: DFlashHead, 
     """
     stop = memory.columns(head, start + max(width_of(head.block), len(taps) + 1 + head.block))
     network, rope = head.network, head.rope
+    top = min(top, len(network.embedding))
     k = min(len(network.embedding), max(FEWEST, 1 << (top - 1).bit_length()))
     place = DFlashPlace(head.block, k, stop, len(head.levels))
     block = memory.block(place, lambda: CapturedDFlash(place, network, memory.cache, rope))

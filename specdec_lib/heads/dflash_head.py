@@ -10,7 +10,7 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
-from specdec_lib.heads.base import Target, new_features
+from specdec_lib.heads.base import Target, block_length, new_features
 from specdec_lib.heads.block_walk import Block, Slots, walked
 from specdec_lib.heads.captured_block import BlockMemory
 from specdec_lib.heads.captured_dflash import told_of
@@ -25,7 +25,7 @@ from specdec_lib.models.llama.decoder import Transformer
 from specdec_lib.models.llama.forward import block_view, columns, view_of
 from specdec_lib.models.llama.kernels import compiled_attention
 from specdec_lib.models.llama.row_stats import packed_stats
-from specdec_lib.types import Draft, Lattice, Refusal
+from specdec_lib.types import Draft, Lattice
 
 BEST = 2                                           # candidates of a slot that a chain needs
 
@@ -38,9 +38,7 @@ class DFlashHead:
     """
 
     def __init__(self, network: DFlashNetwork, taps: tuple[int, ...], target: Target, block: int | None = None):
-        self.block = network.block if block is None else block
-        if self.block < 1:
-            raise Refusal(f"a block has at least one slot, got {self.block}")
+        self.block = block_length(network.block if block is None else block, target)
         self.levels, self.target, self.network, self.shape = taps, target, network, network.shape
         self.dtype, device = network.embedding.dtype, network.embedding.device
         self.ids = torch.arange(len(network.embedding), device=device)

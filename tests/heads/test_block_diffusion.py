@@ -248,9 +248,10 @@ def test_no_more_is_drafted_than_a_block_holds(depth):
         made()[1](text(20), depth)
 
 
-def test_an_empty_block_is_refused():
-    with pytest.raises(Refusal, match="at least one slot, got 0"):
-        made(block=0)
+def test_an_empty_block_is_refused_and_one_that_the_context_does_not_hold():
+    for block, why in ((0, "at least one slot, got 0"), (SHAPE.context + 1, "does not fit into the target's context")):
+        with pytest.raises(Refusal, match=why):
+            made(block=block)
 
 
 def test_a_drafter_of_the_same_checkpoint_and_weights_is_packed_once():

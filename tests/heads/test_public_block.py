@@ -79,6 +79,8 @@ def test_a_longer_or_shorter_block_has_as_many_masks(target, tmp_path, words):
         head(words(12), 10)
     with pytest.raises(Refusal, match="a block has at least one slot, got 0"):
         block_head(load_public_block(folder, ours), ours.fresh(), 0)
+    with pytest.raises(Refusal, match=f"a block of {ours.context + 1} slots does not fit into the target's context"):
+        block_head(load_public_block(folder, ours), ours.fresh(), ours.context + 1)
 
 
 def test_a_model_that_transformers_runs_is_drafted_for_as_well(target, tmp_path, words):
