@@ -19,6 +19,7 @@ from tests.small_bench import (  # noqa: F401
     prompts_fixture,
     refused,
 )
+from tests.training.folder import model_folder
 
 
 def test_methods_as_json_has_the_fields_of_the_contract(capsys):
@@ -114,6 +115,13 @@ def test_generate_streams_the_answer_and_ends_with_a_line_of_statistics(model, c
     assert out[-1].startswith("[")
     assert "1.00 per forward" in out[-1]
     assert str(model.parent) not in out[-1]
+    assert "context ends" not in out[-1]
+
+
+def test_an_answer_that_the_end_of_the_context_cuts_says_so(tmp_path, capsys):
+    words = ["generate", "--target", model_folder(tmp_path / "short", context=5), "--dtype", "float32", "a b c"]
+    assert cli.run([str(word) for word in words]) == 0
+    assert "forwards (the context ends here)" in capsys.readouterr().out
 
 
 def test_overhead_is_measured_without_a_model_and_kept_with_its_provenance(tmp_path, capsys):

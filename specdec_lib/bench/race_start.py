@@ -4,12 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
+from itertools import islice
 
 from specdec_lib import catalog
 from specdec_lib.bench.environment import Environment
 from specdec_lib.bench.plan import Plan
 from specdec_lib.bench.race import ANSWERS, ROUNDS, Race
-from specdec_lib.bench.run import WARM_UP
+from specdec_lib.bench.run import warm_up_prompts
 from specdec_lib.bench.runners import SynchronizedTarget
 from specdec_lib.cost.curves import CostCurve
 from specdec_lib.dice import Dice
@@ -65,8 +66,8 @@ def begin_decode(spec: str, plan: Plan, world: Environment, curve: CostCurve | N
 
 def warm_up(plan: Plan, specs: Sequence[str], world: Environment, curve: CostCurve | None = None) -> None:
     """Every method decodes a few tokens that no clock measures: the first forwards of a process are slower."""
-    ids = world.encode([("user", (world.warm_up or WARM_UP)[0])])
     short = replace(plan, max_new_tokens=min(WARM, plan.max_new_tokens))
-    for spec in specs:
-        for _ in begin_decode(spec, short, world, curve, ids):
-            pass
+    for _, ids in islice(warm_up_prompts(world), 1):
+        for spec in specs:
+            for _ in begin_decode(spec, short, world, curve, ids):
+                pass

@@ -167,13 +167,30 @@ def tell_long_turns(plan: Plan, world: Environment, prompts: Sequence[Prompt], s
                                f" {turn + 1}, which would stop the run: lower --max-new-tokens")
 
 
+def tell_short_room(plan: Plan, world: Environment, prompts: Sequence[Prompt], say: Callable[[str], None]) -> None:
+    """Warns of the first prompt behind which the context ends before `max_new_tokens`."""
+    context = world.target.context
+    for prompt in prompts if context and not hasattr(world.target, "bound") else ():
+        room = context - len(world.encode(prompt.asked()))
+        if 0 < room < plan.max_new_tokens:
+            return say(f"prompt {prompt.question_id} leaves room for {room} tokens in the context of {context}: its"
+                       f" answer ends there at the latest, before --max-new-tokens {plan.max_new_tokens}")
+
+
 def warm_up(world: Environment, entrants: Sequence[Runner], progress: Callable[[str], None]) -> None:
     """Every runner decodes unmeasured prompts, as repeat -1, so that no stream's memory contains them."""
-    for text in world.warm_up or WARM_UP:
-        ids = tuple(world.encode([("user", text)]))
+    for text, ids in warm_up_prompts(world):
         for entrant in entrants:
             progress(f"warm-up of {entrant.name}")
             entrant.run(ids, (text, 0), -1)
+
+
+def warm_up_prompts(world: Environment) -> Iterator[tuple[str, tuple[int, ...]]]:
+    """The unmeasured prompts with their ids, those that a short context holds."""
+    for text in world.warm_up or WARM_UP:
+        ids = tuple(world.encode([("user", text)]))
+        if len(ids) < (world.target.context or inf):
+            yield text, ids
 
 
 def remember(prompt: Prompt, decodes: Sequence[Decode], world: Environment, entrants: Sequence[Runner],

@@ -42,7 +42,8 @@ def statistics(session: Session, spec: str, plan: Plan) -> str:
     """One line: counts, then seconds, then method, target and device."""
     rows = measure.rows(session)
     seconds = sum(row.seconds for row in rows)
-    return (f"[{len(session.output)} tokens in {len(rows)} forwards,"
+    cut = session.done and len(session.output) < plan.max_new_tokens and session.tokens[-1] not in session.end
+    return (f"[{len(session.output)} tokens in {len(rows)} forwards{' (the context ends here)' if cut else ''},"
             f" {measure.tokens_per_target_forward(rows):.2f} per forward;"
             f" prefill of {session.prompt} tokens {session.prefill:.2f} s, decode {seconds:.2f} s,"
             f" {len(session.output) / seconds:.1f} tokens/s; {spec}, {plan.as_dict()['target']}, {plan.device},"

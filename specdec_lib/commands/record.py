@@ -18,6 +18,7 @@ from specdec_lib import catalog
 from specdec_lib.bench import provenance
 from specdec_lib.bench.environment import Environment
 from specdec_lib.bench.prompts import Prompt
+from specdec_lib.bench.run import fitting
 from specdec_lib.bench.usable import left_out, why_unrecordable
 from specdec_lib.cards import Kit
 from specdec_lib.files import alone_in, file_stem
@@ -38,6 +39,9 @@ def record_all(prompts: Sequence[Prompt], world: Environment, out: Path, drafter
     parts, names = recordable(drafters, world, say), recording_names(prompts)
     source = provenance.provenance()               # taken before tracked files change
     paths = [out / name for name in names]
+    for prompt, path in zip(prompts, paths, strict=True):
+        if not path.exists():                      # one that is too long is refused before another is decoded
+            fitting(world, prompt, prompt.asked())
     if add and not any(path.exists() for path in paths):
         say(f"{out} holds no recording of these prompts to add to: they are made anew")
     with alone_in(out):                            # another process would write over what was added meanwhile

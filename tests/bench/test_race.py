@@ -1,6 +1,7 @@
 """A race: one method computes at a time, its clock runs only then, and what was decoded is what each decodes alone."""
 
 from dataclasses import replace
+from types import SimpleNamespace
 
 import pytest
 
@@ -184,6 +185,8 @@ def test_a_warm_up_decodes_with_every_method_and_no_more_than_asked(monkeypatch)
     warm_up(Plan((), max_new_tokens=3), ["ar", "sam"], replace(world, warm_up=("1 2",)))
     warm_up(Plan((), max_new_tokens=500), ["ar"], replace(world, warm_up=("1 2",)))
     assert asked == [("ar", 3), ("sam", 3), ("ar", 4)]
+    warm_up(Plan(()), ["ar"], replace(world, warm_up=("1 2",), target=SimpleNamespace(context=2)))      # not held
+    assert len(asked) == 3
 
 
 @pytest.mark.parametrize(("specs", "said"), [(["ar"], "takes two methods or more"), ([], "got none"),

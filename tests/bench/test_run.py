@@ -147,7 +147,10 @@ def test_a_turn_that_may_not_fit_after_long_answers_is_said_at_the_start():
     said = []
     for context in (None, 10, 9):                  # three tokens of both turns, and six between
         run.tell_long_turns(plan(), world(target=replace(TARGET, context=context)), PROMPTS, said.append)
+        run.tell_short_room(plan(), world(target=replace(TARGET, context=context)), PROMPTS[:2], said.append)
     assert [one.split(",")[0] for one in said] == ["prompt 2 may not fit the context of 9 tokens in turn 2"]
+    run.tell_short_room(plan(), world(target=replace(TARGET, context=6)), PROMPTS, said.append)
+    assert said[1].startswith("prompt 1 leaves room for 5 tokens in the context of 6")
 
 
 def test_a_finished_run_is_not_run_again(tmp_path):
@@ -180,6 +183,7 @@ def test_warm_up_prompts_are_never_measured(tmp_path):
     run.warm_up(world(), [entrant], lambda name: None)
     assert {key[0] for key, _ in ran} == set(run.WARM_UP)
     assert {repeat for _, repeat in ran} == {-1}
+    assert [len(ids) for _, ids in run.warm_up_prompts(world(target=replace(TARGET, context=4)))] == [3]
 
 
 def test_a_stream_remembers_again_after_a_resume_what_it_had_learnt(tmp_path):

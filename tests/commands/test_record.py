@@ -170,6 +170,14 @@ def test_a_part_that_does_not_exist_is_refused_before_anything_is_read(kit, tmp_
         record_all([QUESTION], world(kit), tmp_path, ["mine=match"])
 
 
+def test_a_prompt_that_is_too_long_is_named_before_another_is_decoded(kit, tmp_path):
+    here = replace(world(kit), encode=lambda messages: PROMPT * (40 if messages[0][1] == "long" else 1))
+    long = replace(QUESTION, question_id=8, turns=("long",))
+    with pytest.raises(Refusal, match="prompt 8 has 200 tokens in turn 1 and the target's context holds 128"):
+        record_all([QUESTION, long], here, tmp_path, ["prompt-lookup"], 6)
+    assert list(tmp_path.iterdir()) == []
+
+
 def test_a_part_may_be_recorded_under_a_name_of_its_own_beside_itself(kit, tmp_path):
     [path] = record_all([QUESTION], world(kit), tmp_path, ["eagle"], 9)
     record_all([QUESTION], world(kit), tmp_path, ["other=eagle", "eagle"], 9, add=True)
