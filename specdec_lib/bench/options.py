@@ -251,7 +251,8 @@ def bench_prepared(here: PreparedRun, out: Path, progress: run.Progress, say: Sa
             here, opened = usable_methods(here, opened, say)
         else:
             usable.refuse_trees(here.plan.methods, opened.kit(here.plan, None))
-        run.tell_short_room(here.plan, opened, here.prompts, say)
+        if not is_seq2seq(here.plan.target):       # whose context does not hold the prompt
+            run.tell_short_room(here.plan, opened, here.prompts, say)
         if here.plan.batch == 1:
             run.tell_long_turns(here.plan, opened, here.prompts, say)
         usual = CONTEXT if is_seq2seq(here.plan.target) else 256

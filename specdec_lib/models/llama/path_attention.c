@@ -18,7 +18,7 @@
 
 enum {WORDS = HEAD / JOINED};                      /* words of factors of a query or a key */
 enum {MOST = 6, WIDE = HELD / 8};                  /* queries, and sixteens of columns or values, that registers hold */
-enum {SCRATCH = 1 << 16};                          /* scores of a block of rows: they stay in the processor's cache */
+enum {SCRATCH = 1 << 18};                          /* scores of a block of rows, which stay in the second cache */
 enum {LITTLE = 1 << 12, FEW = 16};                 /* scores, and rows, that are not worth a second thread */
 
 typedef struct {
