@@ -157,7 +157,8 @@ def test_a_curve_that_the_run_measures_is_refitted_and_a_saved_one_is_not(prepar
     asked = {}
     monkeypatch.setattr(options.run, "run_bench", lambda *given, **more: asked.update(more) or {})
     monkeypatch.setattr(options.PreparedRun, "environment",
-                        lambda here, say: SimpleNamespace(kit=lambda *given: SimpleNamespace(target=None)))
+                        lambda here, say: SimpleNamespace(kit=lambda *given: SimpleNamespace(target=None),
+                                                          target=SimpleNamespace(context=None)))
     here = replace(prepared(), saved_curve=saved)
     assert options.bench_prepared(here, tmp_path / "out", lambda *progress: None, print) == {}
     assert asked == {"refits": saved is None}

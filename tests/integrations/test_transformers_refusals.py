@@ -145,5 +145,5 @@ def test_methods_that_this_model_cannot_run_are_refused(tiny, tmp_path):
             Speculative("draft-model").spec, draft=tiny("gpt2"))
     mamba = AutoModelForCausalLM.from_config(transformers.MambaConfig(**STATE))
     for target, draft in ((mamba, tiny("gpt2")), (tiny("gpt2"), mamba)):
-        with pytest.raises(Refusal, match="MambaForCausalLM keeps a state"):
+        with pytest.raises(Refusal, match="MambaForCausalLM does not keep a row of keys and values"):
             open_model(target, Speculative("draft-model").spec, draft=draft)
