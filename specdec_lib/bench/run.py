@@ -169,8 +169,9 @@ def tell_long_turns(plan: Plan, world: Environment, prompts: Sequence[Prompt], s
 
 def tell_short_room(plan: Plan, world: Environment, prompts: Sequence[Prompt], say: Callable[[str], None]) -> None:
     """Warns of the first prompt behind which the context ends before `max_new_tokens`."""
-    context = world.target.context
-    for prompt in prompts if context is not None else ():
+    if (context := world.target.context) is None:
+        return
+    for prompt in prompts:
         room = context - len(world.encode(prompt.asked()))
         if 0 < room < plan.max_new_tokens:
             return say(f"prompt {prompt.question_id} leaves room for {room} tokens in the context of {context}: its"
