@@ -40,6 +40,9 @@ def export_run(run: Path, out: Path, kind: str = FORMATS[0], method: str = "", p
              for name in wanted}
     if peers and not method:
         say(f"left out: {', '.join(peers)} (peers, whose rounds were not seen)")
+    if not any(one.text for one in report.decodes):
+        say(f"{run} keeps no texts: the turns of its answers are empty, tokens and times are there; `specdec repeat`"
+            " measures a run again, texts included")
     written = []
     for name, text in texts.items():
         path = out if single else out / f"{file_stem(name)}.jsonl"

@@ -20,6 +20,7 @@ def test_every_method_gets_a_file_and_peers_are_named_as_left_out(tmp_path, caps
     assert [file.stem for file in files] == sorted(REPORT_METHODS)
     assert told.out.split() == [str(tmp_path / "answers" / f"{name}.jsonl") for name in REPORT_METHODS]
     assert "left out: hf-generate, hf-prompt-lookup" in told.err
+    assert "keeps no texts" not in told.err
     for file in files:
         lines = [json.loads(line) for line in file.read_text().splitlines()]
         assert len(lines) == 12
@@ -33,6 +34,15 @@ def test_one_method_is_one_file_the_same_each_time(tmp_path):
     first = out.read_bytes()
     assert cli.run(words) == 0
     assert out.read_bytes() == first
+
+
+def test_a_run_that_keeps_no_texts_says_that_its_answers_are_empty(tmp_path, capsys):
+    run, out = str(Path(RUN).parent / "respec"), tmp_path / "ar.jsonl"
+    assert cli.run(["export", run, "--method", "ar", "--out", str(out)]) == 0
+    assert "respec keeps no texts: the turns of its answers are empty" in capsys.readouterr().err
+    answers = [json.loads(line)["choices"][0] for line in out.read_text().splitlines()]
+    assert {turn for answer in answers for turn in answer["turns"]} == {""}
+    assert all(min(answer["new_tokens"]) > 0 and min(answer["wall_time"]) > 0 for answer in answers)
 
 
 @pytest.mark.parametrize(("words", "why"), [
