@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import Any
 
 MOVING = ("dynamic", "longrope")                   # rotary frequencies that depend on how long the text is
+SIZES = {"full_attention": None, "sliding_attention": "sliding_window", "chunked_attention": "attention_chunk_size"}
+EVERY = ""                                         # kind of a layer where a config does not tell its layers apart
 
 
 def is_windowed(config: Any) -> bool:
@@ -15,6 +19,30 @@ def is_windowed(config: Any) -> bool:
     window, context = getattr(config, "sliding_window", None), getattr(config, "max_position_embeddings", None)
     used = getattr(config, "use_sliding_window", True) is not False
     return bool(window) and used and (context is None or window < context)
+
+
+def window_sizes(config: Any) -> dict[str, str | None]:
+    """Kind of layer -> the name under which its config has the size of its window; None where it sees the whole text.
+
+    KeyError for a kind whose window is not described in this way.
+    """
+    if not is_windowed(config):
+        return {EVERY: None}
+    kinds = getattr(config, "layer_types", None) or getattr(config, "attention_layers", None)
+    return {kind: SIZES[kind] for kind in sorted(set(kinds))} if kinds else {EVERY: "sliding_window"}
+
+
+@contextmanager
+def windows_of(size: int, config: Any) -> Iterator[None]:
+    """Gives every window of the config this size for a while, so that a short trial text outgrows it."""
+    held = {name: getattr(config, name) for name in window_sizes(config).values() if name}
+    try:
+        for name in held:
+            setattr(config, name, size)
+        yield
+    finally:
+        for name, before in held.items():
+            setattr(config, name, before)
 
 
 def moves_after(config: Any) -> int | None:

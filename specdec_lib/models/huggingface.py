@@ -14,14 +14,14 @@ from pathlib import Path
 import torch
 from torch import Tensor
 
-from specdec_lib.models.attention_span import is_windowed, moves_after
+from specdec_lib.models.attention_span import moves_after, windows_of
 from specdec_lib.models.huggingface_cache import PastRows
-from specdec_lib.models.llama.attention import visible
 from specdec_lib.models.llama.config import LlamaConfig
 from specdec_lib.models.llama.logits_cache import LogitsCache
 from specdec_lib.models.llama.weights import safetensors_files
 from specdec_lib.models.pretrained import pretrained
 from specdec_lib.models.shared_weights import SharedWeights, shared_weights
+from specdec_lib.models.tree_masks import tree_masks
 from specdec_lib.scores import Scores
 from specdec_lib.types import Draft, Refusal
 
@@ -187,7 +187,7 @@ class HuggingFace:
                  "past_key_values": self.cache.past, "use_cache": True}
         if not self.cache.rows.chain(stop):
             positions = [self.cache.rows.position(row) for row in range(start, stop)]
-            given |= {"attention_mask": self.mask(start, stop),
+            given |= {"attention_mask": self.masks(start),
                       "position_ids": torch.tensor([positions], device=self.device)}
         if "logits_to_keep" in self.options:
             given["logits_to_keep"] = keep
@@ -209,13 +209,12 @@ class HuggingFace:
                           " so no drafter can read them")
         return states
 
-    def mask(self, start: int, stop: int) -> Tensor:
-        """The mask [1, 1, rows, columns] of a tree: the dtype's minimum where a column is hidden, else 0."""
-        first = min(start, len(self.cache.rows.tokens))
-        hidden = ~visible(self.cache.rows.draft.parents, len(self.cache.rows.tokens) - first)[start - first:]
-        mask = torch.zeros(1, 1, stop - start, stop, dtype=self.dtype)
-        mask[..., first:].masked_fill_(hidden, torch.finfo(self.dtype).min)
-        return mask.to(self.device)
+    def masks(self, start: int) -> Tensor | dict[str, Tensor]:
+        """What hides a tree's other branches from its rows, on the model's device; see `tree_masks.py`."""
+        masks = tree_masks(self.config, self.cache.rows, start, self.dtype)
+        if isinstance(masks, Tensor):
+            return masks.to(self.device)
+        return {kind: mask.to(self.device) for kind, mask in masks.items()}
 
     def refuse_state(self) -> None:
         """Raises Refusal for an architecture whose cache is not one row per token, since it cannot be rolled back."""
@@ -240,13 +239,17 @@ class HuggingFace:
                           " positions, so use a method that drafts chains, or width 1")
 
     def obeys_tree_masks(self) -> bool:
-        """Whether a path in a tree of two siblings scores as the same path alone: a trial with two short inputs."""
-        if "position_ids" not in self.options or is_windowed(self.config):       # a mask of ours replaces the window
+        """Whether a path in a tree of two siblings scores as the same path alone: a trial with two short inputs.
+
+        Windows hold two tokens meanwhile, so that one that the model and `tree_masks.py` read differently shows.
+        """
+        if "position_ids" not in self.options:
             return False
         a, b, c = (min(token, self.vocab - 1) for token in (1, 2, 3))
         try:
-            tree = self.fresh().run_alone((a, b), Draft((a, b, c), (-1, -1, 1)))[-1]
-            path = self.fresh().run_alone((a, b, b, c), Draft())[-1]
+            with windows_of(2, self.config):
+                tree = self.fresh().run_alone((a, b), Draft((a, b, c), (-1, -1, 1)))[-1]
+                path = self.fresh().run_alone((a, b, b, c), Draft())[-1]
         except Exception:                          # an architecture that does not take the mask fails with any error
             return False
         return bool((tree - path).abs().max() <= 0.05 * path.std())

@@ -34,12 +34,12 @@ def test_the_llama_family_gets_our_decoder_and_others_get_transformers(folder, t
     assert isinstance(load_lm(other, torch.float32, "cpu"), HuggingFace)
 
 
-def test_a_window_that_slides_runs_in_transformers_as_chains(tmp_path, words):
+def test_a_window_that_slides_runs_in_transformers_with_trees(tmp_path, words):
     config = transformers.MistralConfig(**SIZES, sliding_window=8, head_dim=16)
     transformers.MistralForCausalLM(config).save_pretrained(tmp_path)
     lm = load_lm(tmp_path, torch.float32, "cpu")
     assert isinstance(lm, HuggingFace)
-    assert not lm.takes_trees
+    assert lm.takes_trees
     assert torch.isfinite(lm(words(30), Draft()).logits).all()
 
 

@@ -94,15 +94,14 @@ def test_a_batch_and_scores_beside_a_pipeline_are_refused(tiny):
                        return_dict_in_generate=True)
 
 
-@pytest.mark.parametrize("config", [transformers.MistralConfig, transformers.Phi3Config])
-def test_trees_are_refused_where_a_window_slides_and_chains_are_lossless(config):
+@pytest.mark.parametrize("config", [transformers.MistralConfig, transformers.Phi3Config, transformers.Gemma3TextConfig])
+@pytest.mark.parametrize("spec", ["sam", "token-recycling"])
+def test_chains_and_trees_are_lossless_where_a_window_slides(config, spec):
     torch.manual_seed(3)
     model = AutoModelForCausalLM.from_config(config(**SMALL, max_position_embeddings=256, sliding_window=8)).eval()
     given = {"max_new_tokens": 16, "do_sample": False, "pad_token_id": 0}
     want = model.generate(ids(), **given)
-    assert torch.equal(model.generate(ids(), custom_generate=Speculative("sam"), **given), want)
-    with pytest.raises(Refusal, match="takes chains only"):
-        model.generate(ids(), custom_generate=Speculative("token-recycling"), **given)
+    assert torch.equal(model.generate(ids(), custom_generate=Speculative(spec), **given), want)
 
 
 @pytest.mark.parametrize("rope", [{"rope_type": "dynamic", "factor": 8.0},
