@@ -124,6 +124,14 @@ def test_an_answer_that_the_end_of_the_context_cuts_says_so(tmp_path, capsys):
     assert "forwards (the context ends here)" in capsys.readouterr().out
 
 
+def test_a_text_longer_than_the_draft_model_holds_is_answered_and_the_line_says_so(tmp_path, capsys):
+    target, draft = model_folder(tmp_path / "long"), model_folder(tmp_path / "short", context=4)
+    words = ["generate", "--method", "draft-model", "--target", target, "--draft", draft, "--dtype", "float32"]
+    for count, said in ((1, False), (8, True)):
+        assert cli.run([str(word) for word in (*words, "--max-new-tokens", count, "a b")]) == 0
+        assert ("(the draft model holds 4 tokens and drafts none beyond them)" in capsys.readouterr().out) is said
+
+
 def test_overhead_is_measured_without_a_model_and_kept_with_its_provenance(tmp_path, capsys):
     path = tmp_path / "new" / "overhead.json"
     assert cli.run(["overhead", "--tokens", "300,400", "--nodes", "6", "--out", str(path)]) == 0

@@ -23,7 +23,7 @@ def stream_answer(plan: Plan, spec: str, world: Environment, curve: CostCurve | 
     for session in run(session, kit.target, method, Dice(plan.seed), kit.memory):   # noqa: B020
         yield printable(stream.push(session.rounds[-1].verdict.tokens))
     yield printable(stream.finish())
-    yield f"\n{statistics(session, spec, plan)}\n"
+    yield f"\n{statistics(session, spec, plan, None if kit.draft is None else kit.draft.context)}\n"
 
 
 def read_prompt(word: str, stdin: TextIO) -> str:
@@ -38,12 +38,17 @@ def read_prompt(word: str, stdin: TextIO) -> str:
     return prompt
 
 
-def statistics(session: Session, spec: str, plan: Plan) -> str:
-    """One line: counts, then seconds, then method, target and device."""
+def statistics(session: Session, spec: str, plan: Plan, drafts_up_to: int | None = None) -> str:
+    """One line: counts, then seconds, then method, target and device.
+
+    `drafts_up_to` is the context of the draft model; where the text is longer, the line says so.
+    """
     rows = measure.rows(session)
     seconds = sum(row.seconds for row in rows)
+    short = "" if drafts_up_to is None or len(session.tokens) <= drafts_up_to else (
+        f" (the draft model holds {drafts_up_to} tokens and drafts none beyond them)")
     cut = session.done and len(session.output) < plan.max_new_tokens and session.tokens[-1] not in session.end
-    return (f"[{len(session.output)} tokens in {len(rows)} forwards{' (the context ends here)' if cut else ''},"
+    return (f"[{len(session.output)} tokens in {len(rows)} forwards{' (the context ends here)' if cut else ''}{short},"
             f" {measure.tokens_per_target_forward(rows):.2f} per forward;"
             f" prefill of {session.prompt} tokens {session.prefill:.2f} s, decode {seconds:.2f} s,"
             f" {len(session.output) / seconds:.1f} tokens/s; {spec}, {plan.as_dict()['target']}, {plan.device},"
