@@ -16,7 +16,10 @@ class MemoryLease(Generic[Memory]):
         if not free:
             gc.collect()                           # what only a cycle holds is free, too, and costs less than a capture
         self.free = free
-        self.held: Memory = free.pop() if free else made()
+        try:
+            self.held: Memory = free.pop()
+        except IndexError:                         # no test before: another thread may take the last one in between
+            self.held = made()
         self.held.cache.tap(())                    # empty, whoever had it before
 
     def __del__(self):
