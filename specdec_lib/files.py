@@ -20,6 +20,7 @@ from filelock import FileLock, Timeout
 from specdec_lib.types import Refusal
 
 UNSAFE = re.compile(r'^\.|[\x00-\x1f\x7f/\\:*?"<>|%\ud800-\udfff]')       # no part of a name, on one system or another
+HALVES = re.compile("[\ud800-\udfff]")             # of a surrogate pair
 LONGEST = 120                                      # bytes of a name: file systems take 255, endings included
 LOCK, OWNER = ".lock", ".lock.owner"               # of a folder that one process at a time may change
 FULL = {errno.ENOSPC: "its disk is full", errno.EDQUOT: "its disk is full",
@@ -212,7 +213,7 @@ def json_sha256(data: Any) -> str:
 
 def broken_unicode(*texts: str) -> bool:
     """Whether one of these holds half a surrogate pair, which no tokenizer takes and no file can keep."""
-    return any("\ud800" <= letter <= "\udfff" for text in texts for letter in text)
+    return any(HALVES.search(text) for text in texts)
 
 
 def file_stem(word: str) -> str:

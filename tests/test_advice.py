@@ -10,6 +10,7 @@ import typer
 
 import specdec_lib
 from specdec_lib.cli import app
+from specdec_lib.commands.exit_codes import command_of
 from specdec_lib.commands.train_own import OWN_MODELS
 from specdec_lib.training.recipes import NAMES
 
@@ -37,7 +38,7 @@ def advised() -> set[str]:
 def refuse_if_it_cannot_be_typed(line: str) -> None:
     """Raises where the command line does not take these words; nothing is run."""
     _, name, *words = shlex.split(line)
-    command = typer.main.get_command(app).commands[name]
+    command = command_of(app).commands[name]
     if not words:
         return                                     # the name of a command in a sentence
     given = command.make_context(name, words).params

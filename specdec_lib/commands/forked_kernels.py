@@ -27,8 +27,8 @@ LAUNCHER = [sys.executable, "-m", "ipykernel_launcher"]
 # Only packages of others: our own modules each kernel imports from the path that its notebook is given. And none that
 # looks for a notebook around it when it is imported, as ipywidgets does, and plotly.graph_objects with it. And none
 # that reads variables then which a kernel may have otherwise, as transformers does (HF_HUB_OFFLINE).
-IMPORTED = ["ipykernel.kernelapp", "ipykernel.ipkernel", "nbformat", "pandas", "pyarrow.parquet", "torch",
-            "torch._dynamo", "safetensors.torch"]
+IMPORTED = ["ipykernel.kernelapp", "ipykernel.ipkernel", "nbformat", "pandas.io.formats.style", "pyarrow.parquet",
+            "torch", "torch._dynamo", "safetensors.torch", "_plotly_utils.basevalidators"]
 SEARCHES = 20_000, 20, 50                          # thresholds of the collector: notebooks make much and drop little
 STARTING = Lock()                                  # one start at a time: each hides the main module
 
