@@ -64,8 +64,9 @@ class Categorical:
 
     @cached_property
     def listed(self) -> dict[int, float] | None:
-        """Token -> probability, where the support is small: faster than the tensors."""
-        return dict(zip(self.ids.tolist(), self.probs.tolist(), strict=True)) if len(self.ids) <= SMALL else None
+        """Token -> probability, where the support is small and on the host: faster than the tensors."""
+        here = len(self.ids) <= SMALL and self.ids.device.type == "cpu"
+        return dict(zip(self.ids.tolist(), self.probs.tolist(), strict=True)) if here else None
 
     def probability(self, token: int) -> float:
         """The probability of `token`; zero outside the support."""

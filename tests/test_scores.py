@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from torch._subclasses.fake_tensor import FakeTensorMode
 
 from specdec_lib.dice import Dice
-from specdec_lib.scores import Categorical, RowStats, Scores
+from specdec_lib.scores import SMALL, Categorical, RowStats, Scores
 
 WEIGHTS = st.lists(st.floats(0.01, 10), min_size=2, max_size=6)
 
@@ -17,6 +17,15 @@ WEIGHTS = st.lists(st.floats(0.01, 10), min_size=2, max_size=6)
 def categorical(weights, start=0) -> Categorical:
     probs = torch.tensor(weights, dtype=torch.float64)
     return Categorical(torch.arange(start, start + len(weights)), probs / probs.sum())
+
+
+@pytest.mark.parametrize("size", [2, SMALL, SMALL + 1])
+def test_a_probability_is_that_of_its_token_in_supports_of_any_size_and_zero_outside(size):
+    probs = torch.rand(size, generator=torch.Generator().manual_seed(size), dtype=torch.float64)
+    dist = Categorical(torch.arange(size).flip(0) * 3, probs / probs.sum())
+    for token, prob in zip(dist.ids.tolist(), dist.probs.tolist(), strict=True):
+        assert dist.probability(token) == prob
+        assert dist.probability(token + 1) == 0.0
 
 
 @settings(max_examples=100, deadline=None, derandomize=True)
