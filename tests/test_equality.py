@@ -56,7 +56,7 @@ def world(request):
     return kit, text
 
 
-@lru_cache(24)
+@lru_cache(12)
 def reader_of(prompt: tuple[int, ...], target, drafter: str):
     """A target whose cache keeps the rows of this prompt, since reading takes long, and what this drafter taps."""
     return target.fresh()

@@ -31,7 +31,7 @@ from specdec_lib.types import Refusal
 LOOPBACK = "127.0.0.1"
 RETRIES = 3                                        # of a cell whose worker died
 PATIENCE = 0.5                                     # seconds between two looks at Ctrl-C, and at what is left
-TRIES, LOOKS = 2, 10                               # of a start, and at a folder that is to go
+TRIES, LOOKS = 3, 10                               # of a start (Ray waits 30 s), and at a folder that is to go
 ADDRESS = re.compile(r"auto|(ray://)?[\w.-]+:\d{1,5}")
 TEMPORARY = "specdec-ray-"
 OURS = {"RAY_USAGE_STATS_ENABLED": "0", "RAY_ENABLE_WINDOWS_OR_OSX_CLUSTER": "0",    # else 127.0.0.1 is replaced

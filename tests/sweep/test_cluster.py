@@ -74,8 +74,8 @@ def runs_nothing(grid: Path, out: Path, monkeypatch) -> bool:
 
 def test_a_killed_driver_and_killed_workers_lose_nothing_and_leave_nothing_behind(tmp_path, monkeypatch):
     grid, out = write_grid(make_world(tmp_path), seeds=[0, 1]), tmp_path / "out"
-    code, told, _ = drive(grid, out, "kill", 2)
-    assert (code, len(kept(out))) == (-9, 2)
+    code, told, said = drive(grid, out, "kill", 2)
+    assert (code, len(kept(out))) == (-9, 2), said
     assert len(told["processes"]) > 3
     assert all_end(told["processes"])
     before = kept(out)
@@ -101,7 +101,7 @@ while True:
 
 
 @pytest.mark.parametrize("fails", [1, 9])
-def test_a_start_that_fails_is_tried_once_more_and_leaves_nothing_behind(fails, monkeypatch):
+def test_a_start_that_fails_is_tried_again_and_leaves_nothing_behind(fails, monkeypatch):
     tries, left = [], []
 
     def slow(_temp_dir, **settings):
@@ -119,7 +119,7 @@ def test_a_start_that_fails_is_tried_once_more_and_leaves_nothing_behind(fails, 
         said = str(why)
     assert said == ("" if fails == 1 else "Ray cannot be started here; the machine may be busy: run the same command"
                     " again (The current node timed out during startup)")
-    assert len(tries) == 2
+    assert len(tries) == (2 if fails == 1 else cluster.TRIES)
     assert not tries[0].exists()
     assert all(process.wait(PATIENCE) for process in left)
 
