@@ -100,7 +100,7 @@ class Tables:
 def small(table: pa.Table, path: Path) -> None:
     """Writes a table at about half the library's default size, because kept runs are committed.
 
-    Brotli's highest level would save 2 % more and take 25 times as long, in every prompt of a run.
+    Brotli's highest level saves little more and takes many times as long, for every prompt of a run.
     """
     reals = [field.name for field in table.schema if pa.types.is_floating(field.type)]
     others = [name for name in table.column_names if name not in reals]
