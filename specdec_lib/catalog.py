@@ -23,7 +23,7 @@ REPLACED = ("when", "how")                         # whose parts may follow an @
 # What the field calls methods elsewhere -> what a refusal of that name says.
 ELSEWHERE = {**dict.fromkeys(("pld", "lookup"), "it is prompt-lookup here"),
              **dict.fromkeys(("suffix", "arctic"), "it is suffix-decoding here"),
-             "rest": "sam with --store FILE comes nearest to it",
+             "rest": "suffix-decoding with --store FILE comes nearest to it",
              **dict.fromkeys(("medusa", "lookahead"), "it is not implemented here")}
 GIVEN = {"store": "--store FILE", "draft": "--draft NAME"}      # given by the user, not trained
 

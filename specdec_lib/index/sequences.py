@@ -8,6 +8,16 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from itertools import compress, count
 from operator import ne
+from typing import Generic, NamedTuple, TypeVar
+
+State = TypeVar("State")
+
+
+class Suffix(NamedTuple, Generic[State]):
+    """Suffixes of a text that occur at the same places: the length of the longest, and the state of their index."""
+
+    length: int
+    state: State
 
 
 def common_prefix(old: tuple[int, ...], new: tuple[int, ...]) -> int:

@@ -4,7 +4,8 @@ Source: Manber and Myers 1990 (suffix arrays, prefix doubling); the static half 
 file: a header of 512 bytes, the corpus *backwards*, and the sorted order of its suffixes. Because the text is
 backwards, those are the contexts that end at each position. The file is memory-mapped and read-only, so any number of
 processes share one copy. Contexts are compared up to 64 tokens, so a look-up is a binary search of log2(n) steps over
-slices of at most 64 tokens (big-endian, so that bytes compare as tokens do), whatever the session's length.
+slices of at most 64 tokens (big-endian, so that bytes compare as tokens do), whatever the session's length. What
+followed the occurrences of a suffix is counted in at most 512 of them, spread evenly over their sorted order.
 """
 
 from __future__ import annotations
@@ -13,16 +14,20 @@ import json
 import mmap
 import zlib
 from bisect import bisect_left, bisect_right
+from collections import Counter
+from collections.abc import Iterator
 from functools import lru_cache
 from pathlib import Path
 from typing import NamedTuple
 
 import numpy as np
 
+from specdec_lib.index.sequences import Suffix
 from specdec_lib.types import Refusal
 
 MAGIC, HEADER, DEEPEST = "specdec-static-store-1", 512, 64
 GAP = 0xFFFFFFFF                                   # separates documents and matches nothing
+COUNTED = 512                                      # occurrences in which followers are counted; more are a sample
 
 
 class CorpusMatch(NamedTuple):
@@ -45,17 +50,38 @@ class StaticStore:
 
     def find(self, tokens: tuple[int, ...]) -> CorpusMatch:
         """The longest suffix of `tokens`, at most 64 tokens, that occurs in the corpus."""
+        for length, ends in self.suffixes(tokens):
+            return CorpusMatch(length, self.size - int(ends.max()), self.size - int(ends.min()))
+        return CorpusMatch()
+
+    def suffixes(self, tokens: tuple[int, ...]) -> Iterator[Suffix[np.ndarray]]:
+        """The suffixes of `tokens` that occur in the corpus, longest first, those at the same places as one.
+
+        The state of a suffix is where its occurrences end in the backwards text, in sorted order of their contexts.
+        """
         query = np.array(tokens[:-DEEPEST - 1:-1], dtype=">u4").tobytes()
-        rank = bisect_left(self._order, query, key=self._slice)
-        neighbours = [i for i in (rank - 1, rank) if 0 <= i < self.size]
-        best = max(_common(query, self._slice(self._order[i])) for i in neighbours)
-        if best == 0:
-            return CorpusMatch()
-        key = lambda position: self._slice(position, best)                       # noqa: E731
-        low = bisect_left(self._order, query[:4 * best], key=key)
-        high = bisect_right(self._order, query[:4 * best], lo=low, key=key)
-        ends = np.frombuffer(self._order, "u4")[low:high]              # backwards positions, unordered
-        return CorpusMatch(best, self.size - int(ends.max()), self.size - int(ends.min()))
+        low = high = bisect_left(self._order, query, key=self._slice)
+        while True:
+            length = max(_common(query, self._slice(self._order[i])) for i in (low - 1, high) if 0 <= i < self.size)
+            if length == 0:
+                return
+            key = lambda position: self._slice(position, length)                 # noqa: E731, B023
+            low = bisect_left(self._order, query[:4 * length], hi=low, key=key)
+            high = bisect_right(self._order, query[:4 * length], lo=high, key=key)
+            yield Suffix(length, np.frombuffer(self._order, "u4")[low:high])
+            if high - low == self.size:
+                return
+
+    def count(self, state: np.ndarray) -> int:
+        """How many of a state's occurrences are counted."""
+        return len(sample(state))
+
+    def ranked(self, state: np.ndarray) -> Iterator[tuple[int, int, np.ndarray]]:
+        """What followed the counted occurrences, as (how often, token, state), the most frequent first."""
+        ends = sample(state) - 1
+        after = self._text[ends]
+        for token, times in Counter(after.tolist()).most_common():
+            yield times, token, ends[after == token]
 
     def following(self, start: int, n: int) -> tuple[int, ...]:
         """At most `n` tokens of the corpus from `start` on, up to the end of the document."""
@@ -66,6 +92,11 @@ class StaticStore:
     def _slice(self, position: int, tokens: int = DEEPEST) -> bytes:
         start = HEADER + 4 * position
         return self._bytes[start:min(start + 4 * tokens, HEADER + 4 * self.size)]
+
+
+def sample(ends: np.ndarray) -> np.ndarray:
+    """At most `COUNTED` of these, spread evenly."""
+    return ends[::-(-len(ends) // COUNTED)] if len(ends) else ends
 
 
 def _common(one: bytes, other: bytes) -> int:

@@ -17,7 +17,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from operator import itemgetter
 from typing import NamedTuple
 
-from specdec_lib.index.sequences import common_prefix
+from specdec_lib.index.sequences import Suffix, common_prefix
 
 
 class Repeat(NamedTuple):
@@ -26,13 +26,6 @@ class Repeat(NamedTuple):
     length: int = 0
     first: int = 0                                 # position of the token that follows the first occurrence
     recent: int = 0                                # the same for the latest one before the end
-
-
-class Suffix(NamedTuple):
-    """Suffixes of a text that occur at the same places: the length of the longest, and the automaton's state."""
-
-    length: int
-    state: int
 
 
 class SuffixAutomaton:
@@ -72,12 +65,12 @@ class SuffixAutomaton:
         length, state = self._longest(tokens)
         return Repeat(length, self._first[state] + 1, self._recent[state] + 1)
 
-    def repeated(self) -> Iterator[Suffix]:
+    def repeated(self) -> Iterator[Suffix[int]]:
         """The suffixes of the text that occur earlier as well, longest first, those at the same places as one."""
         state = self._link[self._state[-1]]
         return self._upwards(Suffix(self._length[max(state, 0)], state))
 
-    def suffixes(self, tokens: tuple[int, ...]) -> Iterator[Suffix]:
+    def suffixes(self, tokens: tuple[int, ...]) -> Iterator[Suffix[int]]:
         """The suffixes of another text that occur in the text read, longest first, those at the same places as one."""
         return self._upwards(self._longest(tokens))
 
@@ -97,13 +90,13 @@ class SuffixAutomaton:
             self._ranked[state] = sorted(found, key=itemgetter(0), reverse=True)
         return self._ranked[state]
 
-    def _upwards(self, suffix: Suffix) -> Iterator[Suffix]:
+    def _upwards(self, suffix: Suffix[int]) -> Iterator[Suffix[int]]:
         while suffix.state > 0:
             yield suffix
             state = self._link[suffix.state]
             suffix = Suffix(self._length[state], state)
 
-    def _longest(self, tokens: tuple[int, ...]) -> Suffix:
+    def _longest(self, tokens: tuple[int, ...]) -> Suffix[int]:
         nexts, link, state, length = self._next, self._link, 0, 0
         for token in tokens:
             while state and token not in nexts[state]:

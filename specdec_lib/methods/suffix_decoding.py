@@ -2,8 +2,8 @@
 
 Source: SuffixDecoding (Oliaro et al., arXiv 2411.04975); `what/suffix_decoding.py` has the rule. The authors' setting,
 as far as it is known, is `suffix-decoding(rule="shares", factor=1, least=0.1, price=0)`, and vLLM's drafts chains, with
-`width=1`. With `remember=100000` it also continues the answers to earlier prompts, as theirs does. Cost: no draft
-forward.
+`width=1`. With `remember=100000` it also continues the answers to earlier prompts, as theirs does, and with a store a
+corpus, as REST does (He et al. 2024). Cost: no draft forward.
 """
 
 from __future__ import annotations

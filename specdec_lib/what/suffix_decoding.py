@@ -8,7 +8,11 @@ In their setting a suffix of n tokens gets at most `factor` x n nodes, each with
 
 Ours, `rule="match"`, takes the chance of what followed from the match length as well (`index/continuations.py`), so it
 needs no bound by the match, and the nodes are those that are worth their rows on the cost curve. Every node is
-deterministic, and the draft depends on the text and the earlier answers alone. Cost: no model pass.
+deterministic, and the draft depends on the text, the earlier answers and the corpus alone. Cost: no model pass.
+
+A corpus at `kit.store` is continued as well. This is the tree of REST (He et al., NAACL 2024, arXiv 2311.08252), where
+the longest of the suffixes of 16 to 2 tokens that occurs is continued by the 64 most frequent nodes, whatever their
+chance, and the text itself is not searched.
 """
 
 from __future__ import annotations
@@ -17,8 +21,9 @@ from dataclasses import dataclass
 
 from specdec_lib.cards import Card, Kit
 from specdec_lib.cost.row_costs import FREE, RowCosts, node_costs
-from specdec_lib.index.continuations import MATCH, SHARES, Grown, GrowthLimits, best_continuation
-from specdec_lib.index.static_store import DEEPEST
+from specdec_lib.index.continuations import MATCH, SHARES, Grown, GrowthLimits, best_continuation, corpus_doubt
+from specdec_lib.index.matcher import shared_matcher
+from specdec_lib.index.static_store import DEEPEST, StaticStore
 from specdec_lib.index.suffix_automaton import SuffixAutomaton
 from specdec_lib.memory.answers import AnswerStore, earlier_answers
 from specdec_lib.types import Budget, Draft, RandomNumbers, Refusal, Session
@@ -38,6 +43,7 @@ class SuffixDecoding:
     factor: float | None = None                    # nodes for each token that matches
     worth: float = 0.0                             # nothing is drafted where fewer tokens are expected
     rows: RowCosts = FREE
+    corpus: StaticStore | None = None
 
     def __post_init__(self):
         if self.rule not in (MATCH, SHARES):
@@ -59,24 +65,27 @@ class SuffixDecoding:
             return Grown()
         growth = GrowthLimits(budget, self.least, self.rule, self.factor, self.rows, session.end)
         self.text.read(session.tokens)
-        own = best_continuation(self.text, self.text.repeated(), growth)
-        if self.answers is None:
-            return own
-        earlier = self.answers.automaton
-        found = best_continuation(earlier, earlier.suffixes(session.tokens[-DEEPEST:]), growth, own=False)
-        return max(own, found, key=lambda one: one.gain)
+        found = [best_continuation(self.text, self.text.repeated(), growth)]
+        if self.answers is not None:
+            earlier = self.answers.automaton
+            found.append(best_continuation(earlier, earlier.suffixes(session.tokens[-DEEPEST:]), growth, own=False))
+        if self.corpus is not None:
+            there = growth._replace(doubt=corpus_doubt)
+            found.append(best_continuation(self.corpus, self.corpus.suffixes(session.tokens), there, own=False))
+        return max(found, key=lambda one: one.gain)
 
 
 def make(kit: Kit, rule: str = MATCH, least: float = 0.0, factor: float | None = None, worth: float = 0.0,
          price: float | None = None, remember: int = 0) -> SuffixDecoding:
     """Without a price the kit's cost curve says which nodes are worth their rows; `least` bounds them in any case.
 
-    `remember` is the number of tokens of earlier answers that are continued as well, 0 for none.
+    `remember` is the number of tokens of earlier answers that are continued as well, 0 for none; so is the corpus at
+    `kit.store`, if there is one.
     """
     text = kit.index("suffix automaton", SuffixAutomaton)
     price, rows = node_costs(kit, GAIN, price)
     return SuffixDecoding(text, earlier_answers(kit, remember) if remember else None, rule, max(least, price), factor,
-                          worth, rows)
+                          worth, rows, shared_matcher(kit).store)
 
 
 CARD = Card(NAME, idea="continue the text's suffixes by how often each token followed",

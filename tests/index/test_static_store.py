@@ -7,7 +7,8 @@ import sys
 import numpy as np
 import pytest
 
-from specdec_lib.index.static_store import HEADER, CorpusMatch, StaticStore, open_store
+from specdec_lib.index.static_store import COUNTED, HEADER, CorpusMatch, StaticStore, open_store
+from specdec_lib.index.static_store import GAP as END
 from specdec_lib.index.store_build import build_store, context_order
 from specdec_lib.types import Refusal
 
@@ -44,6 +45,46 @@ def test_matches_agree_with_brute_force(built, letters):
     for _ in range(200):
         tokens = tuple(rng.randrange(letters + 1) for _ in range(rng.randrange(1, 30)))
         assert store.find(tokens) == by_brute_force(documents, tokens)
+
+
+def occurrences(documents, part):
+    """What followed each occurrence of these tokens in the documents, the end of a document among it."""
+    text = [token for document in documents for token in (*document, END)]
+    return [text[i + len(part)] for i in range(len(text) - len(part)) if tuple(text[i:i + len(part)]) == part]
+
+
+@pytest.mark.parametrize("letters", [1, 2, 5])
+def test_suffixes_and_what_followed_them_agree_with_brute_force(built, letters):
+    rng = random.Random(letters)
+    documents = corpus(rng, 12, letters)
+    store = built(documents)
+    for _ in range(60):
+        tokens = tuple(rng.randrange(letters + 1) for _ in range(rng.randrange(1, 30)))
+        followed = [occurrences(documents, tokens[-n:]) for n in range(len(tokens), 0, -1)]
+        known = [(n, seen) for n, seen in zip(range(len(tokens), 0, -1), followed, strict=True) if seen]
+        longest = [(n, seen) for i, (n, seen) in enumerate(known) if not i or len(seen) > len(known[i - 1][1])]
+        found = list(store.suffixes(tokens))
+        assert [(n, store.count(state)) for n, state in found] == [(n, len(seen)) for n, seen in longest]
+        for (n, state), (_, seen) in zip(found, longest, strict=True):
+            ranked = list(store.ranked(state))
+            assert {token: times for times, token, _ in ranked} == {token: seen.count(token) for token in seen}
+            assert [times for times, *_ in ranked] == sorted((times for times, *_ in ranked), reverse=True)
+            for times, token, after in ranked:
+                assert store.count(after) == times
+                if token != END:
+                    there = {one: count for count, one, _ in store.ranked(after)}
+                    wanted = occurrences(documents, (*tokens[-n:], token))
+                    assert there == {one: wanted.count(one) for one in wanted}
+
+
+def test_of_many_occurrences_a_sample_is_counted(built):
+    store = built([[1, 2, 1, 2, 1, 3] * 2000])
+    (_, state), = [one for one in store.suffixes((9, 1)) if one.length == 1]
+    assert len(state) == 6000
+    assert COUNTED // 2 < store.count(state) <= COUNTED
+    (often, token, _), (seldom, other, _) = store.ranked(state)
+    assert (token, other) == (2, 3)
+    assert often / (often + seldom) == pytest.approx(2 / 3, abs=0.05)
 
 
 def test_a_match_is_found_up_to_sixty_four_tokens(built):

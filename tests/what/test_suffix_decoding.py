@@ -4,6 +4,9 @@ import pytest
 
 from specdec_lib.cards import Kit
 from specdec_lib.cost.row_costs import RowCosts
+from specdec_lib.index.continuations import corpus_doubt
+from specdec_lib.index.static_store import StaticStore
+from specdec_lib.index.store_build import build_store
 from specdec_lib.index.suffix_automaton import SuffixAutomaton
 from specdec_lib.index.trees import copy_probability
 from specdec_lib.memory.answers import AnswerStore, earlier_answers
@@ -20,6 +23,14 @@ def session_of(tokens, end=()):
 
 def draft(tokens, budget=WIDE, end=(), answers=None, **choice):
     return SuffixDecoding(SuffixAutomaton(), answers, **choice)(session_of(tokens, end), budget, NO_DICE)
+
+
+@pytest.fixture
+def corpus(tmp_path):
+    def built(*documents):
+        build_store(tmp_path / "store", documents)
+        return StaticStore(tmp_path / "store")
+    return built
 
 
 def store(*answers):
@@ -82,6 +93,30 @@ def test_on_a_tie_the_sessions_own_text_is_continued():
     assert draft((1, 2, 5, 1, 2), Budget(1), answers=store((1, 2, 6))).tokens == (5,)
 
 
+def test_a_corpus_is_continued_as_a_tree_by_how_often_each_token_followed(corpus):
+    found = draft((7, 1, 2), Budget(2, 8, 4), corpus=corpus((1, 2, 3, 5), (1, 2, 3, 6), (1, 2, 4, 9)))
+    assert {(found.tokens[node], found.parents[node]) for node in range(2)} == {(3, ROOT), (4, ROOT)}
+    assert {found.tokens[node] for node in found.children[found.tokens.index(3)]} == {5, 6}
+    chances = dict(zip(found.tokens, found.confidence, strict=True))
+    assert (chances[3], chances[4]) == pytest.approx((2 / (3 + corpus_doubt(2)), 1 / (3 + corpus_doubt(2))))
+
+
+def test_the_end_of_a_document_is_not_drafted(corpus):
+    assert draft((7, 1, 2), Budget(3), corpus=corpus((1, 2, 3), (5, 6))).tokens == (3,)
+
+
+def test_between_the_own_text_and_a_corpus_the_gain_decides(corpus):
+    assert draft((1, 2, 5, 1, 2), Budget(1), corpus=corpus((1, 2, 6))).tokens == (5,)
+    assert draft((2, 5, 1, 2), Budget(1), corpus=corpus(*[(1, 2, 6)] * 20)).tokens == (6,)
+    assert draft((1, 2), Budget(1), answers=store((1, 2, 7)), corpus=corpus((1, 2, 6))).tokens == (7,)
+    assert draft((3, 4, 5), Budget(3), rule="shares", corpus=corpus((4, 5, 6, 7, 8))).tokens == (6, 7, 8)
+
+
+def test_what_a_corpus_does_not_know_is_left_to_the_text(corpus):
+    assert draft((8, 9, 8, 9), Budget(1), corpus=corpus((1, 2, 3))).tokens == draft((8, 9, 8, 9), Budget(1)).tokens
+    assert not draft((8, 9), corpus=corpus((1, 2, 3))).tokens
+
+
 def test_the_draft_depends_on_the_session_alone():
     rng, shared = random.Random(0), SuffixDecoding(SuffixAutomaton())
     base = tuple(rng.randrange(3) for _ in range(30))
@@ -98,6 +133,12 @@ def test_the_kit_gives_the_price_of_a_node_and_the_memory():
     assert CARD.make(Kit(None), price=0.0).least == 0.0
     assert CARD.make(Kit(None), least=0.3).least == 0.3
     assert CARD.make(Kit(None)).answers is None
+
+
+def test_the_kit_gives_the_corpus(corpus, tmp_path):
+    corpus((1, 2, 3))
+    assert CARD.make(Kit(None, store=str(tmp_path / "store"))).corpus.size == 4
+    assert CARD.make(Kit(None)).corpus is None
 
 
 @pytest.mark.parametrize("choice", [{"rule": "counts"}, {"least": 1.5}, {"factor": 0.0}, {"worth": -1.0},
