@@ -103,7 +103,8 @@ def test_a_wrong_spec_is_refused_in_a_sentence(spec, word):
 @pytest.mark.parametrize(("name", "hint"), [
     ("pld", "it is prompt-lookup here"), ("lookup", "it is prompt-lookup here"),
     ("Suffix", "it is suffix-decoding here"),
-    ("Arctic", "it is suffix-decoding here"), ("rest(nodes=3)", "suffix-decoding with --store FILE comes nearest to it"),
+    ("Arctic", "it is suffix-decoding here"),
+    ("rest(nodes=3)", "suffix-decoding with --store FILE comes nearest to it"),
     ("medusa", "it is not implemented here"), ("lookahead@svip", "it is not implemented here")])
 def test_a_name_that_the_field_uses_is_refused_with_what_it_is_here(name, hint):
     with pytest.raises(Refusal, match=rf" \({hint}\); there are: ar, "):

@@ -2,14 +2,15 @@
 
 Source: SuffixDecoding (Oliaro et al., arXiv 2411.04975), which counts in a suffix tree of bounded depth; a suffix
 automaton holds the same counts at any depth, and the sorted contexts of a static store hold those of a corpus, which is
-what REST (He et al. 2024, arXiv 2311.08252) drafts from. The chance of a node, given its parent, is k / (n + d): k of n occurrences
-went on with its token, and d stands for those that would have gone on otherwise. The two rules differ in d alone:
+what REST drafts from (He et al. 2024, arXiv 2311.08252). The chance of a node, given its parent, is k / (n + d): k of n
+occurrences went on with its token, and d stands for those that would have gone on otherwise. The two rules differ in d
+alone:
 
 - `SHARES`, as in the authors' own code, which counts the occurrence at the end of the text, too: d is 1 for the first
   token after the text's own suffix, else 0. What followed once has a chance of 1/2, and all that came after it of 1.
-- `MATCH`, ours: d is the odds against a copy after so many matching tokens (`copy_doubt`). So the chance of what
+- `MATCH`, ours: d is the odds against a copy after so many matching tokens (`copy_probability`). So the chance of what
   followed once is that of a copy, it grows with the match, and it grows again with each occurrence that agrees. In a
-  corpus of other texts the odds are higher (`corpus_doubt`).
+  corpus of other texts a copy is less sure (`corpus_probability`).
 """
 
 from __future__ import annotations
@@ -45,20 +46,6 @@ class Grown(NamedTuple):
         return sum(self.chances)
 
 
-def copy_doubt(match: int) -> float:
-    """Odds against one more token of a copy after so many matching tokens, within a text."""
-    return 1 / copy_probability(match) - 1
-
-
-def corpus_doubt(match: int) -> float:
-    """The same where the copy is from a corpus of other texts: 8 / match.
-
-    Fitted by a script that is not kept to 6,000 places in answers of the default target, which were looked up in 5,278
-    of its answers to other prompts: what had followed once was right in 21 % after 2 matching tokens, 39 % after 5.
-    """
-    return 8 / match
-
-
 class CountedText(Protocol):
     """An index that counts what followed: a suffix automaton, or a static store."""
 
@@ -80,7 +67,7 @@ class GrowthLimits(NamedTuple):
     factor: float | None = None                    # nodes at most for each token of the suffix (SuffixDecoding's alpha)
     rows: RowCosts = FREE                          # and no more nodes than are worth these
     end: Collection[int] = ()                      # tokens that nothing follows
-    doubt: Callable[[int], float] = copy_doubt     # of the rule by match, after so many matching tokens
+    copied: Callable[[int], float] = copy_probability          # of a copy after so many matching tokens
 
     def most(self, match: int) -> int:
         """Nodes at most after a suffix of so many tokens."""
@@ -151,7 +138,7 @@ def followers(text: CountedText, state: Any, match: int, growth: GrowthLimits, p
     not gone on yet.
     """
     seen = text.count(state) - at_end
-    doubt = at_end if growth.rule == SHARES else growth.doubt(match)
+    doubt = at_end if growth.rule == SHARES else 1 / growth.copied(match) - 1
     found: list[tuple[float, int, Any]] = []
     for count, token, after in text.ranked(state):
         chance = min(1.0, count / (seen + doubt))  # beyond the automaton's climb `seen` may be too small

@@ -47,7 +47,7 @@ class Matcher:
             corpus = self.store.find(tokens)
             worth = corpus.length - self.bias
             if corpus.length and (worth > own.length or not own.length):
-                return SuffixMatch(*corpus, STATIC, worth)
+                return SuffixMatch(*corpus[:3], STATIC, worth)
         return SuffixMatch(*own, DYNAMIC, own.length)
 
     def following(self, tokens: tuple[int, ...], match: SuffixMatch, n: int,

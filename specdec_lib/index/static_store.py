@@ -36,6 +36,7 @@ class CorpusMatch(NamedTuple):
     length: int = 0
     first: int = 0
     recent: int = 0
+    other: bool = False                            # texts of others: a copy is right less often than from own answers
 
 
 class StaticStore:
@@ -51,7 +52,7 @@ class StaticStore:
     def find(self, tokens: tuple[int, ...]) -> CorpusMatch:
         """The longest suffix of `tokens`, at most 64 tokens, that occurs in the corpus."""
         for length, ends in self.suffixes(tokens):
-            return CorpusMatch(length, self.size - int(ends.max()), self.size - int(ends.min()))
+            return CorpusMatch(length, self.size - int(ends.max()), self.size - int(ends.min()), True)
         return CorpusMatch()
 
     def suffixes(self, tokens: tuple[int, ...]) -> Iterator[Suffix[np.ndarray]]:

@@ -30,7 +30,7 @@ from specdec_lib.index.matcher import shared_matcher
 from specdec_lib.index.ngram_positions import NgramPositions
 from specdec_lib.index.position_scores import Chain, PositionScores
 from specdec_lib.index.sequences import continuation
-from specdec_lib.index.trees import CopySource, likely_tree
+from specdec_lib.index.trees import CopySource, copy_probability, corpus_probability, likely_tree
 from specdec_lib.memory.answers import Store, with_answers
 from specdec_lib.trees import deterministic_tree
 from specdec_lib.types import QUERY, ROOT, Budget, Draft, RandomNumbers, Refusal, Session, up_to_end
@@ -48,6 +48,7 @@ class Candidate(NamedTuple):
     match: int                                     # matching tokens before it, 64 at most
     start: int                                     # first position to copy
     key: int                                       # key of its score
+    other: bool = False                            # from a corpus of other texts
 
 
 @dataclass(frozen=True)
@@ -89,7 +90,8 @@ class FeedbackRetrieval:
         found = self.candidates(session, budget.notes.get(QUERY, 0))
         found = sorted(found, key=lambda one: (-one.match, one.key < 0, -one.start))
         kept = found[:self.kept]
-        copies = [CopySource(self.copy(session, one, budget, whole=True), one.match, one.score) for one in kept]
+        copies = [CopySource(self.copy(session, one, budget, whole=True), one.match, one.score,
+                             corpus_probability if one.other else copy_probability) for one in kept]
         draft, members = likely_tree(copies, budget, self.least, self.price, NAME, self.rows)
         noted = tuple(Chain(one.key, len(nodes), nodes) for one, nodes in zip(kept, members, strict=True) if nodes)
         return replace(draft, notes={NAME: noted}) if noted else draft
@@ -147,7 +149,7 @@ class FeedbackRetrieval:
         there = self.store.find(tokens) if self.store is not None else None
         if there is None or there.length < query:
             return []
-        return sorted((Candidate(self.scores.score(-start), there.length, start, -start)
+        return sorted((Candidate(self.scores.score(-start), there.length, start, -start, there.other)
                        for start in {there.first, there.recent}), reverse=True)
 
 

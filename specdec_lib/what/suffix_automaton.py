@@ -10,8 +10,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from specdec_lib.cards import Card, Kit
-from specdec_lib.index.matcher import Matcher, SuffixMatch, shared_matcher
-from specdec_lib.index.trees import copy_probability
+from specdec_lib.index.matcher import STATIC, Matcher, SuffixMatch, shared_matcher
+from specdec_lib.index.trees import copy_probability, corpus_probability
 from specdec_lib.trees import deterministic_chain
 from specdec_lib.types import Budget, Draft, RandomNumbers, Refusal, Session, up_to_end
 
@@ -42,7 +42,8 @@ class SuffixAutomatonDrafter:
             return Draft()
         tokens = self.matcher.following(session.tokens, match, min(budget.depth, budget.size), self.mode)
         tokens = up_to_end(tokens, session.end)
-        return deterministic_chain(tokens, NAME, tuple(copy_probability(match.length + i) for i in range(len(tokens))))
+        copied = corpus_probability if match.origin == STATIC else copy_probability
+        return deterministic_chain(tokens, NAME, tuple(copied(match.length + i) for i in range(len(tokens))))
 
 
 def make(kit: Kit, mode: str = "recent", threshold: int = 1) -> SuffixAutomatonDrafter:

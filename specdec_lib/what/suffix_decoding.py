@@ -21,10 +21,11 @@ from dataclasses import dataclass
 
 from specdec_lib.cards import Card, Kit
 from specdec_lib.cost.row_costs import FREE, RowCosts, node_costs
-from specdec_lib.index.continuations import MATCH, SHARES, Grown, GrowthLimits, best_continuation, corpus_doubt
+from specdec_lib.index.continuations import MATCH, SHARES, Grown, GrowthLimits, best_continuation
 from specdec_lib.index.matcher import shared_matcher
 from specdec_lib.index.static_store import DEEPEST, StaticStore
 from specdec_lib.index.suffix_automaton import SuffixAutomaton
+from specdec_lib.index.trees import corpus_probability
 from specdec_lib.memory.answers import AnswerStore, earlier_answers
 from specdec_lib.types import Budget, Draft, RandomNumbers, Refusal, Session
 
@@ -70,7 +71,7 @@ class SuffixDecoding:
             earlier = self.answers.automaton
             found.append(best_continuation(earlier, earlier.suffixes(session.tokens[-DEEPEST:]), growth, own=False))
         if self.corpus is not None:
-            there = growth._replace(doubt=corpus_doubt)
+            there = growth._replace(copied=corpus_probability)
             found.append(best_continuation(self.corpus, self.corpus.suffixes(session.tokens), there, own=False))
         return max(found, key=lambda one: one.gain)
 

@@ -25,7 +25,7 @@ def by_brute_force(documents, tokens) -> CorpusMatch:
         suffix = list(tokens[-length:])
         after = [i + length for i in range(len(text) - length + 1) if text[i:i + length] == suffix]
         if after:
-            return CorpusMatch(length, after[0], after[-1])
+            return CorpusMatch(length, after[0], after[-1], True)
     return CorpusMatch()
 
 

@@ -5,7 +5,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from specdec_lib.cost.row_costs import FREE, RowCosts
-from specdec_lib.index.trees import CopySource, copy_probability, likely_tree
+from specdec_lib.index.trees import CopySource, copy_probability, corpus_probability, likely_tree
 from specdec_lib.types import ROOT, Budget
 
 LARGE = Budget(16, 8, 16)
@@ -98,8 +98,14 @@ def test_the_confidence_of_a_copy_is_n_over_n_plus_1_5_and_0_24_after_one_token(
     assert [copy_probability(n) for n in (2, 3, 16)] == pytest.approx([2 / 3.5, 3 / 4.5, 16 / 17.5])
 
 
+def test_a_copy_from_a_corpus_is_less_sure_and_surer_with_the_match():
+    draft, _ = grown(CopySource((7, 8, 9), 3, probability=corpus_probability))
+    assert draft.confidence == pytest.approx((3 / 11, 4 / 12, 5 / 13))
+    assert all(corpus_probability(n) < copy_probability(n) for n in range(1, 65))
+
+
 COPIES = st.lists(st.builds(CopySource, st.lists(st.integers(0, 2), max_size=6).map(tuple), st.integers(1, 9),
-                            st.floats(0, 1)), max_size=5)
+                            st.floats(0, 1), st.sampled_from([copy_probability, corpus_probability])), max_size=5)
 
 
 @settings(max_examples=60, deadline=None, derandomize=True)

@@ -28,7 +28,7 @@ def test_matches_agree_with_brute_force_while_it_grows(letters):
         store.add(answer)
         for _ in range(20):
             tokens = tuple(rng.randrange(letters + 1) for _ in range(rng.randrange(1, 30)))
-            assert store.find(tokens) == by_brute_force(answers, tokens)
+            assert store.find(tokens)[:3] == by_brute_force(answers, tokens)[:3]
 
 
 def test_a_match_is_found_up_to_sixty_four_tokens():
@@ -100,6 +100,7 @@ def test_corpus_and_answers_are_searched_as_one_and_the_longer_match_wins(built)
     assert first.following(first.find((1,)).first, 8) == (9,), "behind the first token of all answers"
     assert both.following(both.find((7,)).recent, 8) == ()
     assert both.find((8,)) == CorpusMatch()
+    assert [both.find(one).other for one in ((1, 2, 3), (2, 3))] == [True, False]
     assert PromptAndAnswers(built, AnswerStore()).find((1, 2)) == built.find((1, 2))
 
 

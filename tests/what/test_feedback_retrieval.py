@@ -9,6 +9,7 @@ from hypothesis import strategies as st
 from specdec_lib.cards import Kit
 from specdec_lib.how.match import Match
 from specdec_lib.index.store_build import build_store
+from specdec_lib.index.trees import copy_probability, corpus_probability
 from specdec_lib.loop import begin, step
 from specdec_lib.memory.answers import earlier_answers
 from specdec_lib.types import NO_DICE, ROOT, Budget, Draft, Method, Session
@@ -255,6 +256,17 @@ def test_with_remember_earlier_answers_are_searched_like_a_corpus():
     assert alone.tokens == (24, 25, 26, 27, 28)
     assert [key for key, _, _ in alone.notes[NAME]] == [-3]
     assert made(kit)(session_of((7, 1, 2, 3)), BUDGET, NO_DICE) == Draft()
+
+
+def test_a_copy_from_a_corpus_of_others_is_less_sure_than_one_from_an_own_answer(tmp_path):
+    build_store(tmp_path / "store", [(1, 2, 3, 24, 25, 26, 27, 28)])
+    kit, session = Kit(None, store=str(tmp_path / "store")), session_of((7, 1, 2, 3))
+    shape = {"shape": "likely", "price": 0.0, "least": 0.0}
+    assert made(kit, **shape)(session, BUDGET, NO_DICE).confidence[0] == pytest.approx(corpus_probability(3))
+    assert made(kit, **(shape | {"least": 0.3}))(session, BUDGET, NO_DICE) == Draft(), "3 / 11 is below"
+    earlier_answers(kit, 50).add((1, 2, 3, 34, 35))
+    own = made(kit, remember=50, **shape)(session, BUDGET, NO_DICE)
+    assert (own.tokens[0], own.confidence[0]) == (34, pytest.approx(copy_probability(3)))
 
 
 TEXTS = st.integers(2, 4).flatmap(lambda symbols: st.lists(st.integers(0, symbols - 1), min_size=2, max_size=40))

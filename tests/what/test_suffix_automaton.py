@@ -6,7 +6,7 @@ from specdec_lib.cards import Kit
 from specdec_lib.index.matcher import Matcher
 from specdec_lib.index.static_store import StaticStore
 from specdec_lib.index.store_build import build_store
-from specdec_lib.index.trees import copy_probability
+from specdec_lib.index.trees import copy_probability, corpus_probability
 from specdec_lib.types import NO_DICE, Budget, Refusal, Session
 from specdec_lib.what.suffix_automaton import CARD, SuffixAutomatonDrafter
 
@@ -49,6 +49,7 @@ def test_a_corpus_is_copied_where_its_match_is_worth_more(tmp_path):
     store = StaticStore(tmp_path / "store")
     seven, five = (26, 1, *range(20, 27)), (26, 1, *range(22, 27))      # and one in the session itself
     assert draft(seven, store=store).tokens == (27, 28)                 # 7 - 5 > 1
+    assert draft(seven, store=store).confidence == (corpus_probability(7), corpus_probability(8))
     assert draft(five, store=store).tokens == (1, 22, 23)               # 5 - 5 < 1
     assert draft((3, 26), store=store).tokens == (27, 28)
 

@@ -4,11 +4,10 @@ import pytest
 
 from specdec_lib.cards import Kit
 from specdec_lib.cost.row_costs import RowCosts
-from specdec_lib.index.continuations import corpus_doubt
 from specdec_lib.index.static_store import StaticStore
 from specdec_lib.index.store_build import build_store
 from specdec_lib.index.suffix_automaton import SuffixAutomaton
-from specdec_lib.index.trees import copy_probability
+from specdec_lib.index.trees import copy_probability, corpus_probability
 from specdec_lib.memory.answers import AnswerStore, earlier_answers
 from specdec_lib.types import NO_DICE, ROOT, Budget, Refusal, Session
 from specdec_lib.what.suffix_decoding import CARD, SuffixDecoding
@@ -98,7 +97,8 @@ def test_a_corpus_is_continued_as_a_tree_by_how_often_each_token_followed(corpus
     assert {(found.tokens[node], found.parents[node]) for node in range(2)} == {(3, ROOT), (4, ROOT)}
     assert {found.tokens[node] for node in found.children[found.tokens.index(3)]} == {5, 6}
     chances = dict(zip(found.tokens, found.confidence, strict=True))
-    assert (chances[3], chances[4]) == pytest.approx((2 / (3 + corpus_doubt(2)), 1 / (3 + corpus_doubt(2))))
+    doubt = 1 / corpus_probability(2) - 1
+    assert (chances[3], chances[4]) == pytest.approx((2 / (3 + doubt), 1 / (3 + doubt)))
 
 
 def test_the_end_of_a_document_is_not_drafted(corpus):
