@@ -16,6 +16,7 @@ WORKS = {
     "2110.02037": "Hoogeboom et al., autoregressive diffusion", "2203.11171": "Wang et al., self-consistency",
     "2203.16487": "SpecDec", "2211.17192": "Leviathan et al.", "2302.01318": "Chen et al., speculative sampling",
     "2305.09781": "SpecInfer", "2309.00071": "YaRN", "2309.08168": "Draft & Verify", "2310.18813": "Su et al., batches",
+    "2311.08252": "REST",
     "2401.10774": "Medusa", "2402.12374": "Sequoia", "2402.13753": "LongRoPE", "2402.14160": "RSD",
     "2404.15778": "BASS", "2406.03736": "Ou et al., RADD", "2406.11838": "MAR", "2406.14066": "SmartSpec",
     "2408.05636": "SpecDiff",
