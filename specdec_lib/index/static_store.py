@@ -36,7 +36,7 @@ class CorpusMatch(NamedTuple):
     length: int = 0
     first: int = 0
     recent: int = 0
-    other: bool = False                            # texts of others: a copy is right less often than from own answers
+    other: bool = False                            # from other texts: right less often than a copy of the text itself
 
 
 class StaticStore:
