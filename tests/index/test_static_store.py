@@ -84,6 +84,7 @@ def test_of_many_occurrences_a_sample_is_counted(built):
     assert COUNTED // 2 < store.count(state) <= COUNTED
     (often, token, _), (seldom, other, _) = store.ranked(state)
     assert (token, other) == (2, 3)
+    assert often + seldom == store.count(state)
     assert often / (often + seldom) == pytest.approx(2 / 3, abs=0.05)
 
 
