@@ -6,6 +6,7 @@ import pytest
 
 from specdec_lib import catalog
 from specdec_lib.cards import Kit
+from specdec_lib.index.store_build import build_store
 from specdec_lib.loop import decode
 from specdec_lib.memory.answers import earlier_answers
 from specdec_lib.types import NO_DICE
@@ -57,6 +58,20 @@ def test_an_answer_that_was_given_before_takes_fewer_rounds():
     first, second = (sessions(name, NEW * 2, memory=memory)[-1] for _ in range(2))
     assert second.output == first.output == NEW * 2
     assert len(second.rounds) < len(first.rounds)
+
+
+@pytest.mark.parametrize("name", ["suffix-decoding", AUTHORS, "sam"])
+@pytest.mark.parametrize("other", [NEW, (10, 11, 30, 13), WORDS], ids=["the answer", "part of it", "the prompt"])
+def test_with_a_corpus_the_output_is_plain_decodings(name, other, tmp_path):
+    build_store(tmp_path / "store", [other, other])
+    rounds = {store: sessions(name, NEW * 2, store=store)[-1] for store in (None, str(tmp_path / "store"))}
+    assert {last.output for last in rounds.values()} == {NEW * 2}
+
+
+def test_a_corpus_that_holds_the_answer_saves_rounds(tmp_path):
+    build_store(tmp_path / "store", [NEW])
+    alone, beside = (sessions("suffix-decoding", NEW, store=store)[-1] for store in (None, str(tmp_path / "store")))
+    assert len(beside.rounds) < len(alone.rounds)
 
 
 def test_both_learn_across_prompts_where_they_remember():
