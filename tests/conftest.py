@@ -43,7 +43,8 @@ FAMILIES = {
     "granite": lambda: transformers.GraniteConfig(
         **SIZES, embedding_multiplier=5.0, attention_multiplier=0.3, residual_multiplier=0.7, logits_scaling=3.0,
         tie_word_embeddings=True, attention_bias=True),
-    "yarn": lambda: transformers.LlamaConfig(**SIZES, rope_parameters=YARN)}
+    "yarn": lambda: transformers.LlamaConfig(**SIZES, rope_parameters=YARN),
+    "smollm3": lambda: transformers.SmolLM3Config(**SIZES, pad_token_id=0, no_rope_layers=[1, 0, 1])}
 
 
 class Checkpoint:

@@ -45,6 +45,8 @@ def architecture(shape: LlamaConfig, family: str | None = None) -> str:
     `family` names a model that transformers runs; None is our own decoder.
     """
     plain = asdict(shape) | {"eps": f"{shape.eps:.3g}", "context": None}
+    if not shape.unturned:                         # hashes of models that rotate everywhere are older than this field
+        del plain["unturned"]
     read = ("theta", "kind", "factor", *ALSO_READ.get(shape.rope.kind, ()))
     plain["rope"] = {name: value if name == "kind" else float(value) for name, value in plain["rope"].items()
                      if name in read}

@@ -176,7 +176,7 @@ class HeadParts:
                  self.linear("layer.mlp.gate_proj", "layer.mlp.up_proj",
                              columns=self.wide("layer.post_attention_layernorm.weight")),
                  self.linear("layer.mlp.down_proj"))
-        return LayerWeights(*parts, q_norm, k_norm, fused_layer(*parts, eps=self.layout.shape.eps))
+        return LayerWeights(*parts, q_norm, k_norm, fused=fused_layer(*parts, eps=self.layout.shape.eps))
 
 
 def eagle1_network(parts: HeadParts, embedding: Tensor, ids: Tensor, target: TargetWeights) -> Eagle1Network:

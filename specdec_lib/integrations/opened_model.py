@@ -149,7 +149,9 @@ class LayersOnDemand(Sequence[LayerWeights]):
     def __getitem__(self, place: Any) -> Any:      # a layer, or for a slice a tuple of layers
         if isinstance(place, slice):
             return tuple(self[one] for one in range(len(self))[place])
-        return fuse_layer(self.shape, self.get, f"model.layers.{range(len(self))[place]}.", lambda tensor: tensor)
+        layer = range(len(self))[place]
+        return fuse_layer(self.shape, self.get, f"model.layers.{layer}.", lambda tensor: tensor,
+                          layer not in self.shape.unturned)
 
 
 def llama_view(model) -> LlamaWeights | SharedWeights | None:

@@ -172,8 +172,9 @@ def batched_layer(x: Tensor, w: LayerWeights, shape: LlamaConfig, cos: Tensor, s
         qkv[:, :heads] = F.rms_norm(qkv[:, :heads], (d,), w.q_norm, shape.eps)
         qkv[:, heads:turning] = F.rms_norm(qkv[:, heads:turning], (d,), w.k_norm, shape.eps)
     turned = qkv[:, :turning]
-    other = turned.roll(d // 2, -1)
-    turned.mul_(cos[:, None]).addcmul_(other, sin[:, None])
+    if w.turned:
+        other = turned.roll(d // 2, -1)
+        turned.mul_(cos[:, None]).addcmul_(other, sin[:, None])
     return after_attention(x, attention(turned[:, :heads], turned[:, heads:], qkv[:, turning:]), w, shape)
 
 

@@ -1,7 +1,8 @@
 """The shape of a Llama-family decoder, read from a transformers config, and its rotary angles.
 
-Families: Llama 2 and 3, Vicuna, SmolLM (`llama`), Mistral without a sliding window, Qwen2 and 2.5, Qwen3; those that
-`families.py` brings into a Llama's form, Phi-4 (`phi3`) and Granite; and the text model of one that reads images, too.
+Families: Llama 2 and 3, Vicuna, SmolLM (`llama`), SmolLM3, Mistral without a sliding window, Qwen2 and 2.5, Qwen3;
+those that `families.py` brings into a Llama's form, Phi-4 (`phi3`) and Granite; and the text model of one that reads
+images, too.
 Knows nothing about weights.
 """
 
@@ -20,7 +21,7 @@ from specdec_lib.types import Refusal
 
 NEEDED = ("num_hidden_layers", "hidden_size", "num_attention_heads", "intermediate_size", "vocab_size")
 FETCH = "fetch the model again"                    # what helps where a config cannot be meant
-FAMILIES = ("llama", "mistral", "qwen2", "qwen3", "phi3", "granite")
+FAMILIES = ("llama", "mistral", "qwen2", "qwen3", "phi3", "granite", "smollm3")
 WRAPPED = {"qwen2_vl": "qwen2", "qwen2_5_vl": "qwen2", "qwen3_vl": "qwen3", "mistral3": None}     # None: as it says
 ORIGINAL = "original_max_position_embeddings"      # the context before a stretch, in Phi-3 outside the rotary part
 WINDOW = 4096                                      # of layers that slide where the config is silent, as in transformers
@@ -80,6 +81,7 @@ class LlamaConfig:
     out_bias: bool = False
     mlp_bias: bool = False
     head_norms: bool = False                       # Qwen3 normalises every query and key head
+    unturned: tuple[int, ...] = ()                 # layers that do not rotate queries and keys, SmolLM3's
 
     def __post_init__(self):
         for name in ("layers", "hidden", "heads", "kv_heads", "head_dim", "mlp", "vocab", "context"):
@@ -140,7 +142,7 @@ def shape_in(config: Mapping[str, Any]) -> LlamaConfig:
     context = given(config, "max_position_embeddings", 2048)
     if type(context) is not int or context < 1:
         raise Refusal(f"a model's context is a whole number above 0, and its config.json says {context!r}: {FETCH}")
-    window = config.get("sliding_window", None if family == "phi3" else WINDOW)
+    window = config.get("sliding_window", None if family in ("phi3", "smollm3") else WINDOW)
     if window is not None and window < context and slides(config):
         raise UnsupportedConfig(f"a layer attends to a sliding window of {window} tokens inside a context of {context}")
     hidden, heads = config["hidden_size"], config["num_attention_heads"]
@@ -155,9 +157,10 @@ def shape_in(config: Mapping[str, Any]) -> LlamaConfig:
                        mlp=config["intermediate_size"], vocab=config["vocab_size"],
                        context=min(context, rope.original) if rope.kind == "longrope" else context,
                        eps=config.get("rms_norm_eps", 1e-6), rope=rope,
-                       tied=bool(config.get("tie_word_embeddings", False)),
+                       tied=bool(config.get("tie_word_embeddings", family == "smollm3")),
                        qkv_bias=biased or family == "qwen2", out_bias=biased and family != "qwen2",
-                       mlp_bias=bool(config.get("mlp_bias", False)), head_norms=family == "qwen3")
+                       mlp_bias=bool(config.get("mlp_bias", False)), head_norms=family == "qwen3",
+                       unturned=unturned_layers(config) if family == "smollm3" else ())
 
 
 def given(config: Mapping[str, Any], name: str, otherwise: Any) -> Any:
@@ -168,12 +171,26 @@ def given(config: Mapping[str, Any], name: str, otherwise: Any) -> Any:
 def slides(config: Mapping[str, Any]) -> bool:
     """Whether some layer attends to a window, if there is one."""
     kinds = config.get("layer_types")
-    if config["model_type"] in ("mistral", "phi3"):
-        return config.get("use_sliding_window", True)
+    if config["model_type"] in ("mistral", "phi3", "smollm3"):
+        return config.get("use_sliding_window", config["model_type"] != "smollm3")
     if kinds:                                      # of each layer; else the first `max_window_layers` attend in full
         return "sliding_attention" in kinds
     full = given(config, "max_window_layers", 28)
     return config.get("use_sliding_window", False) and config["num_hidden_layers"] > full
+
+
+def unturned_layers(config: Mapping[str, Any]) -> tuple[int, ...]:
+    """The layers of a SmolLM3 that attend without positions (NoPE): those with a 0 in its list, else every fourth."""
+    layers, turned = config["num_hidden_layers"], config.get("no_rope_layers")
+    if turned is None:
+        every = given(config, "no_rope_layer_interval", 4)
+        if type(every) is not int or every < 1:
+            raise Refusal(f"the interval of layers without positions is a whole number above 0, and the config.json"
+                          f" says {every!r}: {FETCH}")
+        return tuple(range(every - 1, min(layers, 2 ** 16), every))          # a file may say any number
+    if len(turned) < layers:
+        raise Refusal(f"of {layers} layers the config.json says of {len(turned)} whether they rotate: {FETCH}")
+    return tuple(layer for layer in range(layers) if not turned[layer])
 
 
 def rope_of(config: Mapping[str, Any], context: int, head_dim: int) -> Rope:

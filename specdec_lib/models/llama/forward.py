@@ -142,13 +142,14 @@ def attended(qkv: Tensor, w: LayerWeights, shape: LlamaConfig, kv: Columns, view
         if w.q_norm is not None:
             for part, norm in ((qkv[:, :heads], w.q_norm), (qkv[:, heads:heads + kv_heads], w.k_norm)):
                 part.copy_(F.rms_norm(part.contiguous(), (d,), norm, shape.eps))
-        return view.paths(qkv, kv.keys, kv.values)
+        return (view.paths if w.turned else view.paths.still)(qkv, kv.keys, kv.values)
     qkv = qkv.transpose(0, 1).contiguous()                                               # [heads, rows, d]
     turned = qkv[:heads + kv_heads]
     if w.q_norm is not None:
         turned[:heads] = F.rms_norm(turned[:heads], (d,), w.q_norm, shape.eps)
         turned[heads:] = F.rms_norm(turned[heads:], (d,), w.k_norm, shape.eps)
-    rotate(turned, view.cos, view.sin)
+    if w.turned:
+        rotate(turned, view.cos, view.sin)
     new = qkv[heads:].view(2, kv_heads, rows, d)
     if isinstance(view.where, slice):
         kv.slots.copy_(new)

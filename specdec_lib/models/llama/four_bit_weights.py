@@ -47,14 +47,14 @@ def fuse_four_bit(shape: LlamaConfig, get: Get, layers: int | None = None, ids: 
     count = checked_count(shape, layers)
     embedding = get("model.embed_tokens.weight")
     head = codes_of(embedding if shape.tied else get("lm_head.weight"), 8)
-    made = tuple(four_bit_layer(shape, get, f"model.layers.{i}.") for i in range(count))
+    made = tuple(four_bit_layer(shape, get, f"model.layers.{i}.", i not in shape.unturned) for i in range(count))
     own = [head.own, *(part.own for layer in made for part in (layer.qkv, layer.out, layer.gate_up, layer.down)
                        if isinstance(part, FourBitLinear))]
     return LlamaWeights(shape, embedding.to(NARROW), made, get("model.norm.weight").to(NARROW),
                         FourBitLinear(head if ids is None else head.rows(ids)), ids, four_bit=provenance(own))
 
 
-def four_bit_layer(shape: LlamaConfig, get: Get, prefix: str) -> LayerWeights:
+def four_bit_layer(shape: LlamaConfig, get: Get, prefix: str, turned: bool) -> LayerWeights:
     """One layer: query, key and value become one matrix, gate and up another."""
     def join(names: tuple[str, ...], biased: bool, norm: str | None = None, scale: float = 1.0) -> FourBitLinear:
         """Joins matrices behind the same norm; outputs of the first are multiplied by `scale`."""
@@ -76,7 +76,8 @@ def four_bit_layer(shape: LlamaConfig, get: Get, prefix: str) -> LayerWeights:
     out = join(("self_attn.o_proj",), shape.out_bias)
     gate_up = join(("mlp.gate_proj", "mlp.up_proj"), shape.mlp_bias, "post_attention_layernorm.weight")
     down = join(("mlp.down_proj",), shape.mlp_bias)
-    return LayerWeights(qkv, out, gate_up, down, q_norm, k_norm, CompiledLayer(qkv, out, gate_up, down, shape.eps))
+    return LayerWeights(qkv, out, gate_up, down, q_norm, k_norm, turned,
+                        CompiledLayer(qkv, out, gate_up, down, shape.eps))
 
 
 def provenance(own: list[bool]) -> str:

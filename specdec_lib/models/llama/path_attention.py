@@ -10,7 +10,7 @@ import ctypes
 from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import dataclass, field
-from functools import cache, lru_cache
+from functools import cache, cached_property, lru_cache
 from pathlib import Path
 
 import torch
@@ -66,10 +66,17 @@ class PathRows:
 
     def __init__(self, by: PathAttention, where: slice, context: int, paths: Paths | None, cos: Tensor, sin: Tensor):
         ends, nodes = (None, None) if paths is None else map(ctypes.addressof, paths)
-        self.attend, self.size, self.kept = by.attend, by.heads * by.head_dim, (paths, cos, sin)
+        self.attend, self.size, self.given = by.attend, by.heads * by.head_dim, (by, where, context, paths)
+        self.angles = cos, sin                     # whose memory the record points to
         self.record = RowsRecord(where.stop - where.start, where.start, context, by.heads, by.kv_heads,
                                  torch.get_num_threads(), ends, nodes, cos.data_ptr(), sin.data_ptr(), by.pool)
         self.rows = ctypes.byref(self.record)
+
+    @cached_property
+    def still(self) -> PathRows:
+        """The same rows for a layer that rotates nothing: all angles are 0."""
+        cos, sin = self.angles
+        return PathRows(*self.given, torch.ones_like(cos), torch.zeros_like(sin))
 
     def __call__(self, qkv: Tensor, keys: Tensor, values: Tensor) -> Tensor:
         """Attention [rows, heads * d]. Rotates the queries in `qkv` [rows, heads + 2 kv_heads, d] in place.

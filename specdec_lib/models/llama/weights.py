@@ -42,6 +42,7 @@ class LayerWeights:
     down: Linear
     q_norm: Tensor | None = None                   # [head_dim], includes attention's scale
     k_norm: Tensor | None = None
+    turned: bool = True                            # by rotary angles
     fused: CompiledLayer | None = None             # the four matrices in fewer calls
 
 
@@ -78,7 +79,7 @@ class LlamaWeights:
     @cached_property
     def together(self) -> CompiledLayers | None:
         """All layers in one call; None where that is not compiled for them."""
-        plain = all(layer.q_norm is None for layer in self.layers)
+        plain = all(layer.q_norm is None and layer.turned for layer in self.layers)
         return compiled_layers([layer.fused for layer in self.layers]) if plain else None
 
     def normed(self, x: Tensor) -> Tensor:
@@ -139,7 +140,7 @@ def fuse(shape: LlamaConfig, get: Get, dtype: torch.dtype, device, layers: int |
         return tensor.to(device, dtype)
 
     embedding = put(get("model.embed_tokens.weight"))
-    decoder = tuple(fuse_layer(shape, get, f"model.layers.{i}.", put) for i in range(count))
+    decoder = tuple(fuse_layer(shape, get, f"model.layers.{i}.", put, i not in shape.unturned) for i in range(count))
     head = embedding if shape.tied else put(get("lm_head.weight"))
     ids = None if ids is None else ids.to(head.device)           # a captured step cannot copy them there
     return LlamaWeights(shape, embedding, decoder, put(get("model.norm.weight")),
@@ -154,7 +155,8 @@ def checked_count(shape: LlamaConfig, layers: int | None) -> int:
     return count
 
 
-def fuse_layer(shape: LlamaConfig, get: Get, prefix: str, put: Callable[[Tensor], Tensor]) -> LayerWeights:
+def fuse_layer(shape: LlamaConfig, get: Get, prefix: str, put: Callable[[Tensor], Tensor],
+               turned: bool = True) -> LayerWeights:
     """One layer: query, key and value become one matrix, gate and up another."""
     def join(names: tuple[str, ...], biased: bool, norm: str | None = None, scale: float = 1.0) -> Linear:
         """Joins matrices; the first is multiplied by `scale`, all by the norm before them, and then rounded."""
@@ -177,7 +179,8 @@ def fuse_layer(shape: LlamaConfig, get: Get, prefix: str, put: Callable[[Tensor]
     out = join(("self_attn.o_proj",), shape.out_bias)
     gate_up = join(("mlp.gate_proj", "mlp.up_proj"), shape.mlp_bias, "post_attention_layernorm.weight")
     down = join(("mlp.down_proj",), shape.mlp_bias)
-    return LayerWeights(qkv, out, gate_up, down, q_norm, k_norm, fused_layer(qkv, out, gate_up, down, shape.eps))
+    return LayerWeights(qkv, out, gate_up, down, q_norm, k_norm, turned,
+                        fused_layer(qkv, out, gate_up, down, shape.eps))
 
 
 def wide(tensor: Tensor) -> Tensor:
@@ -187,10 +190,7 @@ def wide(tensor: Tensor) -> Tensor:
 
 def random_weights(shape: LlamaConfig, seed: int = 0, dtype: torch.dtype = torch.float32,
                    device: torch.device | str = "cpu", scale: float | None = None) -> LlamaWeights:
-    """Random weights, for tests and for timing a shape, made on the device.
-
-    `scale` is the standard deviation, 1 / sqrt(in) if None.
-    """
+    """Random weights made on the device, for tests and for timing; `scale` is their deviation, 1 / sqrt(in) if None."""
     dice = torch.Generator(device).manual_seed(seed)
 
     def get(name: str) -> Tensor:

@@ -38,7 +38,7 @@ def started(lm, texts):
     return batch, torch.tensor([text[-1] for text in texts])
 
 
-@pytest.mark.parametrize("family", ["llama", "llama linear", "qwen2", "qwen3"])
+@pytest.mark.parametrize("family", ["llama", "llama linear", "qwen2", "qwen3", "smollm3"])
 def test_rows_of_different_lengths_get_the_logits_they_get_alone(checkpoint, words, family):
     lm = Transformer.load(checkpoint(family).folder)
     texts = [words(n, seed=n) for n in (1, 40, 7)]

@@ -29,7 +29,7 @@ def test_a_window_that_slides_within_the_context_is_left_to_transformers(config)
 @pytest.mark.parametrize("config", [
     {"model_type": "mistral"}, {"model_type": "mistral", "sliding_window": None},
     {"model_type": "qwen2", "use_sliding_window": True, "max_window_layers": 1}, {"model_type": "qwen3"},
-    {"model_type": "phi3"}], ids=str)
+    {"model_type": "phi3"}, {"model_type": "smollm3"}], ids=str)
 def test_a_config_that_is_silent_about_its_window_has_the_one_that_transformers_fills_in(config):
     config = CONFIG | {"max_position_embeddings": 8192, "head_dim": 8} | config
     theirs = transformers.AutoConfig.for_model(**config)
@@ -51,7 +51,8 @@ def test_a_window_that_no_layer_slides_is_no_obstacle(config):
                                     {"quantization_config": {"bits": 4}},
                                     {"rope_scaling": {"rope_type": "longrope", "factor": 4.0}},
                                     {"rope_scaling": {"rope_type": "yarn", "factor": 4.0, "truncate": False}},
-                                    {"model_type": "phi3", "sliding_window": 2047}])
+                                    {"model_type": "phi3", "sliding_window": 2047},
+                                    {"model_type": "smollm3", "sliding_window": 64, "use_sliding_window": True}])
 def test_what_is_not_of_the_family_is_left_to_transformers(change):
     with pytest.raises(UnsupportedConfig):
         config_of(CONFIG | change)
@@ -62,6 +63,13 @@ def test_what_is_not_of_the_family_is_left_to_transformers(change):
 def test_heads_that_are_rotated_in_part_are_left_to_transformers_and_the_reason_says_so(change):
     with pytest.raises(UnsupportedConfig, match=r"share of 0\.5 alone is rotated"):
         config_of(CONFIG | change)
+
+
+@pytest.mark.parametrize("change", [{"no_rope_layers": [1]}, {"no_rope_layers": 1}, {"no_rope_layer_interval": 0},
+                                    {"no_rope_layer_interval": "4"}])
+def test_layers_without_positions_that_cannot_be_meant_are_refused(change):
+    with pytest.raises(Refusal, match="fetch the model again"):
+        config_of(CONFIG | {"model_type": "smollm3"} | change)
 
 
 LONG = {"rope_type": "longrope", "rope_theta": 500.0, "short_factor": [1.0, 2.0, 3.0], "partial_rotary_factor": 0.75,

@@ -17,7 +17,7 @@ from specdec_lib.types import ROOT, Budget, Draft, Verdict
 from tests.conftest import Checkpoint
 from tests.models.llama.distance import CLOSE, far
 
-FAMILIES = ("llama", "llama3", "llama linear", "mistral", "qwen2", "qwen3", "phi3", "granite", "yarn")
+FAMILIES = ("llama", "llama3", "llama linear", "mistral", "qwen2", "qwen3", "phi3", "granite", "yarn", "smollm3")
 
 
 def expected(tiny, path, tokens, draft, dtype=torch.float32):

@@ -15,7 +15,8 @@ from specdec_lib.integrations.opened_model import llama_view
 from specdec_lib.models.llama.decoder import Transformer
 from specdec_lib.models.llama.families import EMBEDDING, HEAD, text_name
 from specdec_lib.trees import deterministic_chain
-from specdec_lib.types import Draft, Refusal
+from specdec_lib.types import ROOT, Draft, Refusal
+from tests.conftest import SIZES, Checkpoint
 from tests.models.llama.distance import CLOSE, far
 
 TIED = ("llama3", "granite")
@@ -65,7 +66,7 @@ def test_in_four_bits_a_head_of_its_own_is_read_as_well(stored):
     assert not weights.shape.tied
 
 
-@pytest.mark.parametrize("family", ["phi3", "phi4 mini", "granite"])
+@pytest.mark.parametrize("family", ["phi3", "phi4 mini", "granite", "smollm3"])
 def test_hidden_states_are_transformers(checkpoint, words, family):
     tiny, text = checkpoint(family), words(20)
     lm = Transformer.load(tiny.folder)
@@ -75,18 +76,19 @@ def test_hidden_states_are_transformers(checkpoint, words, family):
     assert far(lm.features(text), tiny.states(text)[:, [0, 2, 3]]) < CLOSE
 
 
-@pytest.mark.parametrize("family", ["phi3", "phi4 mini", "granite"])
+@pytest.mark.parametrize("family", ["phi3", "phi4 mini", "granite", "smollm3"])
 def test_a_model_in_transformers_shows_drafters_the_weights_that_our_decoder_has(checkpoint, family):
     ours, view = Transformer.load(checkpoint(family).folder).weights, llama_view(checkpoint(family).model)
     assert view.shape == ours.shape
     assert torch.equal(view.embedding, ours.embedding)
     assert torch.equal(view.head.dense(), ours.head.dense())
     for one, other in zip(view.layers, ours.layers, strict=True):
+        assert one.turned == other.turned
         assert all(torch.equal(getattr(one, name).dense(), getattr(other, name).dense())
                    for name in ("qkv", "out", "gate_up", "down"))
 
 
-@pytest.mark.parametrize("family", ["phi3", "phi4 mini", "granite"])
+@pytest.mark.parametrize("family", ["phi3", "phi4 mini", "granite", "smollm3"])
 def test_of_a_model_in_half_precision_drafters_see_half_precision(checkpoint, family, tmp_path):
     model = deepcopy(checkpoint(family).model).to(torch.bfloat16)
     model.save_pretrained(tmp_path)
@@ -95,6 +97,26 @@ def test_of_a_model_in_half_precision_drafters_see_half_precision(checkpoint, fa
     assert torch.equal(view.embedding, ours.embedding)
     assert torch.equal(view.head.dense(), ours.head.dense())
     assert weight_sample(view) == weight_sample(ours)
+
+
+@pytest.mark.parametrize("turned", [[1, 0, 1], [0, 1, 1], None])
+def test_layers_without_positions_are_those_of_transformers_in_every_kind_of_attention(words, path, tmp_path, turned):
+    sizes = SIZES | {"hidden_size": 64, "num_attention_heads": 2, "num_hidden_layers": 5 if turned is None else 3}
+    torch.manual_seed(3)
+    config = transformers.SmolLM3Config(**sizes, pad_token_id=0, no_rope_layers=turned, tie_word_embeddings=True)
+    tiny = Checkpoint(tmp_path, AutoModelForCausalLM.from_config(config).eval())
+    tiny.model.save_pretrained(tmp_path)
+    text, tree = words(40), Draft((5, 6, 7, 8), (ROOT, 0, ROOT, 1))
+    want = torch.stack([tiny.logits(text + path(tree, node))[-1] for node in range(ROOT, len(tree))])
+    lm = Transformer.load(tmp_path)                # heads of 32: compiled, where there is a compiler
+    assert lm.shape.unturned == ((3,) if turned is None else (turned.index(0),))
+    assert lm.shape.tied
+    for one in (lm, Transformer(lm.weights, static=True)):
+        assert far(one(text, tree).logits, want) < CLOSE
+    half = Transformer.load(tmp_path, torch.bfloat16)
+    if half.batch_invariant:
+        alone = [half.fresh()(text + path(tree, node), Draft()).logits[0] for node in range(ROOT, len(tree))]
+        assert torch.equal(half(text, tree).logits, torch.stack(alone))
 
 
 def too_short(tensors):

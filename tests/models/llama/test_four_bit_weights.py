@@ -50,7 +50,7 @@ def rounded():
     return Transformer(fuse_four_bit(SHAPE, random_tensors))
 
 
-@pytest.mark.parametrize("family", ["llama", "llama3", "llama linear", "qwen2", "qwen3", "phi3", "granite"])
+@pytest.mark.parametrize("family", ["llama", "llama3", "llama linear", "qwen2", "qwen3", "phi3", "granite", "smollm3"])
 def test_a_rounded_checkpoint_decodes_as_its_dequantised_twin_does(family, checkpoint):
     """Biases, norms of heads, tied heads, and sizes that fill no group."""
     folder = checkpoint(family).folder

@@ -36,7 +36,7 @@ def test_ragged_drafts_accepted_and_taken_back_score_as_alone(lm, rounds, count,
             assert off(scores, model(tokens, draft)) < CLOSE, (turn, place)
 
 
-@pytest.mark.parametrize("family", ["llama linear", "qwen2", "qwen3"])
+@pytest.mark.parametrize("family", ["llama linear", "qwen2", "qwen3", "smollm3"])
 def test_biases_and_head_norms_of_every_family_are_applied(checkpoint, words, family):
     lm = Transformer.load(checkpoint(family).folder)
     asked = [(words(n, seed=n), Draft(words(k, seed=k), tuple(range(-1, k - 1)))) for n, k in ((1, 2), (30, 0), (9, 4))]
