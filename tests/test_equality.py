@@ -23,6 +23,7 @@ from specdec_lib.checkpoints.checkpoint_files import SHIPPED, CheckpointFolder, 
 from specdec_lib.dice import Dice
 from specdec_lib.heads.draft_lm import draft_lm
 from specdec_lib.hub import load as models
+from specdec_lib.index.store_build import build_store
 from specdec_lib.loop import decode
 from specdec_lib.sampling import Sampling
 from specdec_lib.training.recipes import NGRAM
@@ -110,6 +111,22 @@ def test_a_lossless_method_emits_plain_decodings_ids(name, world):
 @pytest.mark.parametrize("spec", POLICIES)
 def test_a_drafter_under_a_policy_of_length_emits_plain_decodings_ids(spec, world):
     assert differences(spec, samples()[1::3], world, tokens=24) == []
+
+
+@only_fastest
+@pytest.mark.parametrize("name", ["sam", "suffix-decoding", "respec"])
+def test_copies_from_a_corpus_leave_plain_decodings_ids(name, world, tmp_path):
+    """It holds the beginning of each answer, and then something else."""
+    (kit, text), asked = world, []
+    for prompt in samples()[::3]:
+        ids = text.encode_chat([prompt.turns[0]])
+        asked.append((ids, output("ar", ids, kit, 24)[0]))
+    build_store(tmp_path / "answers.store", [(*answer[:16], *asked[0][0]) for _, answer in asked])
+    for ids, plain in asked:
+        fresh = replace(kit, target=kit.target.fresh(), store=str(tmp_path / "answers.store"), indexes={}, memory={})
+        *_, session = decode(ids, fresh.target, *catalog.build(name, fresh), max_new_tokens=24, end=kit.facts.end)
+        assert session.output == plain
+        assert len(session.rounds) < 16            # without the corpus `sam` needs 21 and 23
 
 
 @pytest.mark.long
