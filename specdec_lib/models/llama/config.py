@@ -171,10 +171,12 @@ def given(config: Mapping[str, Any], name: str, otherwise: Any) -> Any:
 def slides(config: Mapping[str, Any]) -> bool:
     """Whether some layer attends to a window, if there is one."""
     kinds = config.get("layer_types")
-    if config["model_type"] in ("mistral", "phi3", "smollm3"):
-        return config.get("use_sliding_window", config["model_type"] != "smollm3")
+    if config["model_type"] in ("mistral", "phi3"):
+        return config.get("use_sliding_window", True)
     if kinds:                                      # of each layer; else the first `max_window_layers` attend in full
         return "sliding_attention" in kinds
+    if config["model_type"] == "smollm3":
+        return config.get("use_sliding_window", False)
     full = given(config, "max_window_layers", 28)
     return config.get("use_sliding_window", False) and config["num_hidden_layers"] > full
 

@@ -77,7 +77,8 @@ def causal(q: Tensor, k: Tensor, v: Tensor) -> Tensor:
 def fused_state(layer, head_dim: int) -> dict[str, Tensor]:
     """The plain matrices of one of the target's layers (`LayerWeights`), float32, from which a drafter starts.
 
-    Biases and norms of single heads are left out, and the drafter rotates in every layer; it learns without and with.
+    Biases and norms of single heads are left out; the drafter learns without them. It rotates queries and keys in
+    every layer, also where the target does not.
     """
     state = {name: getattr(layer, name).dense().float() for name in MATRICES}
     if layer.q_norm is not None:                   # then the norm holds attention's scale

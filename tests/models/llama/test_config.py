@@ -20,7 +20,8 @@ QWEN = CONFIG | {"model_type": "qwen2", "sliding_window": 1024, "use_sliding_win
 
 @pytest.mark.parametrize("config", [
     CONFIG | {"model_type": "mistral", "sliding_window": 1024}, QWEN | {"max_window_layers": 1},
-    QWEN | {"layer_types": ["full_attention", "sliding_attention"]}])
+    QWEN | {"layer_types": ["full_attention", "sliding_attention"]},
+    CONFIG | {"model_type": "smollm3", "sliding_window": 1024, "layer_types": ["full_attention", "sliding_attention"]}])
 def test_a_window_that_slides_within_the_context_is_left_to_transformers(config):
     with pytest.raises(UnsupportedConfig, match="window of 1024 tokens inside a context of 4096"):
         config_of(config)
