@@ -66,18 +66,17 @@ def test_heads_that_are_rotated_in_part_are_left_to_transformers_and_the_reason_
         config_of(CONFIG | change)
 
 
-@pytest.mark.parametrize("change", [{"no_rope_layers": [1]}, {"no_rope_layers": 1}, {"no_rope_layer_interval": 0},
-                                    {"no_rope_layer_interval": "4"}])
-def test_layers_without_positions_that_cannot_be_meant_are_refused(change):
+@pytest.mark.parametrize("change", [{"no_rope_layers": [1]}, {"no_rope_layers": 1}, {"no_rope_layer_interval": 0}])
+def test_impossible_layers_without_positions_are_refused(change):
     with pytest.raises(Refusal, match="fetch the model again"):
         config_of(CONFIG | {"model_type": "smollm3"} | change)
 
 
-@pytest.mark.parametrize("change", [{}, {"no_rope_layer_interval": 3}, {"no_rope_layers": [0, 1] * 5}], ids=str)
-def test_layers_without_positions_are_those_that_transformers_fills_in(change):
+@pytest.mark.parametrize("change", [{}, {"no_rope_layer_interval": 3}, {"no_rope_layers": [0, 1] * 5}])
+def test_layers_without_positions_are_those_of_transformers(change):
     config = CONFIG | {"model_type": "smollm3", "num_hidden_layers": 10, "pad_token_id": 0} | change
     theirs = transformers.AutoConfig.for_model(**config).no_rope_layers
-    assert config_of(config).unturned == tuple(layer for layer, turned in enumerate(theirs) if not turned)
+    assert config_of(config).unturned == tuple(i for i, turned in enumerate(theirs) if not turned)
 
 
 LONG = {"rope_type": "longrope", "rope_theta": 500.0, "short_factor": [1.0, 2.0, 3.0], "partial_rotary_factor": 0.75,
